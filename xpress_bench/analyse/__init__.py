@@ -1,0 +1,1 @@
+"""From a journal to numbers with intervals and one honest sentence: `summarise` and `verdict`. No torch."""

@@ -1,0 +1,104 @@
+"""How much of each draft the target keeps, from the verify steps of one arm.
+
+Names and formulas are those of `metrics.md` 2.8: T steps, p offered, a accepted, c committed. Suffix `_step` pools all
+steps (clustered by prompt); `_prompt` is the
+plain mean of one ratio per prompt. The two differ, so neither goes without its suffix.
+
+Every step counts, the last one too, also when a stop id or the limit cut it: `accepted` is cut there and `committed`
+is what was really added, so the headline never promises tokens that nobody got. (Leaving that step out instead, as
+some do, would leave short answers with no step at all.)
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xpress_bench.analyse.intervals import Interval, Measure, Unknown, clustered_ratio_interval, mean_interval
+from xpress_bench.records import Cell, Steps
+
+Counts = NDArray[np.int64]  # one entry per prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """All are Unknown with a reason when no verify step was taken, as in the direct arm.
+
+    tokens_per_step_committed: sum c / T, the headline, the target's own token included. tokens_per_step_nominal:
+    1 + sum a / T. accepted_drafts_per_step: sum a / T. draft_accept_rate: sum a / sum p.
+    accept_marginal_step[i - 1]: share of steps that accepted at least i drafts, i from 1 to the longest draft.
+    """
+
+    steps: int
+    tokens_per_step_committed_step: Measure
+    tokens_per_step_committed_prompt: Measure
+    tokens_per_step_nominal_step: Measure
+    tokens_per_step_nominal_prompt: Measure
+    accepted_drafts_per_step_step: Measure
+    accepted_drafts_per_step_prompt: Measure
+    draft_accept_rate_step: Measure
+    draft_accept_rate_prompt: Measure
+    accept_marginal_step: tuple[Measure, ...]
+
+
+def acceptance(cells: Iterable[Cell]) -> Acceptance:
+    """Acceptance of one arm under one condition; how its cells are grouped within a prompt changes nothing."""
+    by_prompt: defaultdict[str, list[Steps]] = defaultdict(list)
+    for cell in cells:
+        if cell.steps.committed:
+            by_prompt[cell.prompt].append(cell.steps)
+    prompts = list(by_prompt.values())
+    steps = _per_prompt(prompts, lambda one: len(one.committed))
+    offered = _per_prompt(prompts, lambda one: sum(one.offered))
+    accepted = _per_prompt(prompts, lambda one: sum(one.accepted))
+    committed = _per_prompt(prompts, lambda one: sum(one.committed))
+    return Acceptance(
+        steps=int(steps.sum()),
+        tokens_per_step_committed_step=_pooled(committed, steps),
+        tokens_per_step_committed_prompt=_mean_of_prompts(committed, steps),
+        tokens_per_step_nominal_step=_pooled(steps + accepted, steps),
+        tokens_per_step_nominal_prompt=_mean_of_prompts(steps + accepted, steps),
+        accepted_drafts_per_step_step=_pooled(accepted, steps),
+        accepted_drafts_per_step_prompt=_mean_of_prompts(accepted, steps),
+        draft_accept_rate_step=_at_most_one(_pooled(accepted, offered)),
+        draft_accept_rate_prompt=_at_most_one(_mean_of_prompts(accepted, offered)),
+        accept_marginal_step=_marginal(prompts, steps),
+    )
+
+
+def _per_prompt(prompts: list[list[Steps]], count: Callable[[Steps], int]) -> Counts:
+    return np.array([sum(map(count, group)) for group in prompts], dtype=np.int64)
+
+
+def _pooled(numerators: Counts, denominators: Counts) -> Measure:
+    if denominators.sum() == 0:
+        return Unknown(_nothing(denominators))
+    return clustered_ratio_interval(numerators.tolist(), denominators.tolist())
+
+
+def _mean_of_prompts(numerators: Counts, denominators: Counts) -> Measure:
+    some = denominators > 0  # a prompt that was offered nothing has no rate; it is not a rate of 0
+    if not some.any():
+        return Unknown(_nothing(denominators))
+    return mean_interval((numerators[some] / denominators[some]).tolist())
+
+
+def _nothing(denominators: Counts) -> str:
+    return "no draft token was offered" if len(denominators) else "no verify step was taken"
+
+
+def _marginal(prompts: list[list[Steps]], steps: Counts) -> tuple[Measure, ...]:
+    longest = max((max(one.offered, default=0) for group in prompts for one in group), default=0)
+    reached = np.zeros((longest, len(prompts)), dtype=np.int64)  # [position, prompt]: steps that accepted so many
+    for column, group in enumerate(prompts):
+        counts = np.bincount([a for one in group for a in one.accepted], minlength=longest + 1)
+        reached[:, column] = counts[::-1].cumsum()[::-1][1 : longest + 1]
+    return tuple(_at_most_one(_pooled(row, steps)) for row in reached)
+
+
+def _at_most_one(share: Measure) -> Measure:
+    return replace(share, high=min(share.high, 1.0), low=max(share.low, 0.0)) if isinstance(share, Interval) else share

@@ -1,0 +1,163 @@
+"""Intervals: every estimate comes with one, or with the reason why it has none.
+
+Each estimator takes one value per prompt: prompts are the unit of inference, cells inside them are not independent.
+All levels are 95 %. A NaN or infinite input raises ValueError; data too few or constant never reach scipy, which
+answers them with NaN or with p = 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+ALPHA = 0.05
+_ORDER_STATISTICS_FROM = 6  # below it even the full range of the values covers the median in less than 95 % of samples
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with its 95 % interval, the method that gave it and the number of values (prompts) behind it."""
+
+    estimate: float
+    low: float
+    high: float
+    method: str
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """No interval, and why; `estimate` is the point value where there is one, e.g. of a single prompt."""
+
+    reason: str
+    estimate: float | None = None
+
+
+Measure = Interval | Unknown
+
+
+def median_interval(values: Sequence[float]) -> Measure:
+    """Median of one value per prompt, in their unit.
+
+    Interpolated order statistics (Hettmansperger and Sheather 1986). Below six values the interval is their range and
+    the method states the coverage that a range has, 1 - 2^(1-n).
+    """
+    data = _finite(values)
+    short = _too_few(data)
+    if short:
+        return short
+    estimate, n = float(np.median(data)), len(data)
+    if _constant(data):
+        return Interval(estimate, estimate, estimate, "constant data", n)
+    if n < _ORDER_STATISTICS_FROM:
+        coverage = 1 - 2.0 ** (1 - n)
+        return Interval(estimate, float(data.min()), float(data.max()), f"range, covers {coverage:.0%}", n)
+    low, high = stats.mstats.median_cihs(data, alpha=ALPHA)
+    return Interval(estimate, float(low), float(high), "order statistics", n)
+
+
+def mean_interval(values: Sequence[float]) -> Measure:
+    """Mean of one value per prompt, with Student's t interval."""
+    data = _finite(values)
+    short = _too_few(data)
+    if short:
+        return short
+    estimate = float(data.mean())
+    if _constant(data):
+        return Interval(estimate, estimate, estimate, "constant data", len(data))
+    low, high = stats.ttest_1samp(data, 0).confidence_interval(1 - ALPHA)
+    return Interval(estimate, float(low), float(high), "t", len(data))
+
+
+def ratio_interval(log_ratios: Sequence[float]) -> Measure:
+    """Geometric mean of paired ratios from one log ratio per prompt, exp of the t interval (Fleming, Wallace 1986)."""
+    mean = mean_interval(log_ratios)
+    if isinstance(mean, Unknown):
+        return Unknown(mean.reason, None if mean.estimate is None else math.exp(mean.estimate))
+    method = "paired t on logs" if mean.method == "t" else mean.method
+    return Interval(math.exp(mean.estimate), math.exp(mean.low), math.exp(mean.high), method, mean.n)
+
+
+def clustered_ratio_interval(numerators: Sequence[float], denominators: Sequence[float]) -> Measure:
+    """Sum of numerators over sum of denominators, clustered by prompt; both are >= 0, one entry per prompt.
+
+    Linearisation (Cochran 1977): pseudo-values r + (k - r n) / mean(n) have mean r and take a t interval. Its lower
+    end is cut at 0, which no ratio of counts or times can pass.
+    """
+    k, n = _finite(numerators), _finite(denominators)
+    if len(k) != len(n):
+        raise ValueError(f"{len(k)} numerators for {len(n)} denominators")
+    if n.sum() == 0:
+        return Unknown("nothing to divide by")
+    ratio = k.sum() / n.sum()
+    mean = mean_interval(ratio + (k - ratio * n) / n.mean())
+    if isinstance(mean, Unknown):
+        return Unknown(mean.reason, float(ratio))
+    method = "clustered t" if mean.method == "t" else mean.method
+    return Interval(float(ratio), max(mean.low, 0.0), mean.high, method, mean.n)
+
+
+def exact_lower_bound(successes: int, n: int) -> Measure:
+    """Share of successes with its one-sided 95 % lower bound (Clopper and Pearson 1934); the upper end is 1."""
+    if n == 0:
+        return Unknown("nothing was compared")
+    bound = stats.binomtest(successes, n, alternative="greater").proportion_ci(1 - ALPHA, "exact").low
+    return Interval(successes / n, float(bound), 1.0, "exact, one-sided", n)
+
+
+def paired_p_value(log_ratios: Sequence[float]) -> float | None:
+    """Two-sided p of "the mean log ratio is 0" by the paired t test; None below two prompts.
+
+    Constant ratios have no spread to test against; the sign test answers for them.
+    """
+    data = _finite(log_ratios)
+    if len(data) < 2:
+        return None
+    if not _constant(data):
+        return float(stats.ttest_1samp(data, 0).pvalue)
+    if abs(data[0]) <= _rounding(data):
+        return 1.0
+    return float(stats.binomtest(len(data), len(data)).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm-adjusted p-values (Holm 1979), in the order given."""
+    p = _finite(p_values)
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
+    return [float(value) for value in adjusted]
+
+
+def benjamini_yekutieli(p_values: Sequence[float]) -> list[float]:
+    """False-discovery adjusted p-values under any dependence (Benjamini and Yekutieli 2001), in the order given."""
+    p = _finite(p_values)
+    return [float(value) for value in stats.false_discovery_control(p, method="by")] if len(p) else []
+
+
+def _finite(values: Sequence[float] | NDArray[Any]) -> NDArray[np.float64]:
+    data = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(data).all():
+        raise ValueError(f"{np.count_nonzero(~np.isfinite(data))} of {len(data)} values are NaN or infinite")
+    return data
+
+
+def _too_few(data: NDArray[np.float64]) -> Unknown | None:
+    if len(data) == 0:
+        return Unknown("no values")
+    return Unknown("n < 2", float(data[0])) if len(data) == 1 else None
+
+
+def _constant(data: NDArray[np.float64]) -> bool:
+    return bool(np.ptp(data) <= _rounding(data))
+
+
+def _rounding(data: NDArray[np.float64]) -> float:
+    # Equal ratios of different latencies differ in their last bits; scipy then warns or returns noise.
+    return 1e-12 * max(1.0, float(np.abs(data).max()))

@@ -1,0 +1,205 @@
+"""One run as numbers: per condition, per arm, per pair of arms. Everything is derived from the journal alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from xpress_bench.analyse.acceptance import Acceptance, acceptance
+from xpress_bench.analyse.compare import Latency, SpeedUp, speed_ups
+from xpress_bench.analyse.intervals import Measure, Unknown, clustered_ratio_interval, mean_interval, median_interval
+from xpress_bench.analyse.parity import Outcome, Parity, parity
+from xpress_bench.analyse.reduce import Selection, prompt_latencies, select, timed
+from xpress_bench.analyse.score import Scorable, score
+from xpress_bench.analyse.stability import Stability, stability
+from xpress_bench.analyse.stages import Stages, efficiency, stages
+from xpress_bench.errors import UsageError
+from xpress_bench.records import Arm, Cell, Condition, Header, Memory, Run
+
+DIRECT = "direct"
+SLOWER_SHARE = 0.05  # of the prompts; above it a speed-up is not called stable
+Scores = dict[str, dict[str, float]]  # arm -> prompt -> score
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """What an arm has reached: it runs, says the same, is faster, and so on nearly every prompt of a quiet machine."""
+
+    runs: bool
+    quality: Outcome
+    latency: Latency
+    stable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """One arm under one condition. `latency_s`: median over prompts; `tokens_per_s`: all tokens over all time."""
+
+    arm: Arm
+    requests: int
+    latency_s: Measure
+    tokens_per_s: Measure
+    acceptance: Acceptance
+    stages: Stages | Unknown
+    efficiency: float | Unknown
+    memory: Memory | Unknown
+    parity: Parity | Unknown
+    score: Measure
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionSummary:
+    """All arms under one condition. `expected`: requests the settings ask for; `failed`, `short`: cells left out."""
+
+    condition: Condition
+    arms: tuple[ArmSummary, ...]
+    speed_ups: tuple[SpeedUp, ...]
+    stability: Stability
+    expected: int
+    usable: int
+    failed: tuple[Cell, ...]
+    short: tuple[Cell, ...]
+    complete: bool
+
+    def speed_up(self, arm: str, base: str = DIRECT) -> SpeedUp | None:
+        """The comparison of two arms, None if the run lacks one of them."""
+        return next((one for one in self.speed_ups if (one.arm, one.base) == (arm, base)), None)
+
+    def levels(self, one: ArmSummary) -> Levels:
+        """The four levels of an arm against direct generation."""
+        speed = self.speed_up(one.arm.name)
+        steady = speed is not None and len(speed.slower) <= SLOWER_SHARE * speed.prompts
+        return Levels(
+            runs=self.complete and self.usable == self.expected,
+            quality=one.parity.outcome if isinstance(one.parity, Parity) else "not shown",
+            latency=speed.latency if speed else "not shown",
+            stable=steady and self.stability.quiet,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run. `complete` is False when the journal has no footer or the footer says so."""
+
+    header: Header
+    conditions: tuple[ConditionSummary, ...]
+    complete: bool
+    folder: Path
+
+
+def summarise(run: Run, items: Sequence[Scorable] = ()) -> Summary:
+    """Summary of a run; `items` of its suite give the task scores. UsageError on a journal that contradicts itself."""
+    complete = run.footer is not None and run.footer.complete
+    known = {item.id: item for item in items}
+    conditions = tuple(_condition(run, condition, known, complete) for condition in run.header.conditions)
+    return Summary(run.header, conditions, complete, run.folder)
+
+
+def by(run: Run, items: Sequence[Scorable], field: str) -> dict[str, Summary]:
+    """One summary for each value of an item's field, e.g. its category; in the order of the suite."""
+    groups: defaultdict[str, set[str]] = defaultdict(set)
+    for item in items:
+        if not hasattr(item, field):
+            raise UsageError(f"suite items have no field {field!r}")
+        if item.id in run.header.prompts:
+            groups[str(getattr(item, field))].add(item.id)
+    return {value: summarise(_restricted(run, prompts), items) for value, prompts in groups.items()}
+
+
+def _restricted(run: Run, prompts: set[str]) -> Run:
+    header = replace(
+        run.header,
+        prompts=tuple(prompt for prompt in run.header.prompts if prompt in prompts),
+        skipped=tuple(one for one in run.header.skipped if one.prompt in prompts),
+    )
+    return replace(
+        run,
+        header=header,
+        cells=tuple(cell for cell in run.cells if cell.prompt in prompts),
+        replays=tuple(replay for replay in run.replays if replay.prompt in prompts),
+    )
+
+
+def _condition(run: Run, condition: Condition, items: dict[str, Scorable], complete: bool) -> ConditionSummary:
+    selection = select(run, condition)
+    arms = sorted(run.header.arms, key=lambda arm: arm.name != DIRECT)  # stable: direct first, the rest as configured
+    scores, unscored = _scores(run, selection, items)
+    return ConditionSummary(
+        condition,
+        arms=tuple(_arm(run, selection, arm, scores, unscored) for arm in arms),
+        speed_ups=speed_ups(selection, [arm.name for arm in arms]),
+        stability=stability(selection.usable),
+        expected=_expected(run.header),
+        usable=len(selection.usable),
+        failed=selection.failed,
+        short=selection.short,
+        complete=complete,
+    )
+
+
+def _arm(run: Run, selection: Selection, arm: Arm, scores: Scores, unscored: str) -> ArmSummary:
+    cells, direct = selection.of(arm.name), selection.of(DIRECT)
+    split = stages(cells)
+    own = scores.get(arm.name)
+    return ArmSummary(
+        arm,
+        requests=len(cells),
+        latency_s=median_interval(list(prompt_latencies(cells).values())),
+        tokens_per_s=_tokens_per_s(cells),
+        acceptance=acceptance(cells),
+        stages=split,
+        efficiency=efficiency(direct, cells, split),
+        memory=_memory(run, arm.name),
+        parity=_parity(run, selection, arm.name, scores),
+        score=mean_interval(list(own.values())) if own else Unknown(unscored),
+    )
+
+
+def _tokens_per_s(cells: Sequence[Cell]) -> Measure:
+    tokens: defaultdict[str, int] = defaultdict(int)
+    time_s: defaultdict[str, float] = defaultdict(float)
+    for cell, latency_s in timed(cells):
+        tokens[cell.prompt] += len(cell.ids)
+        time_s[cell.prompt] += latency_s
+    if not time_s:
+        return Unknown("nothing was timed")
+    return clustered_ratio_interval(list(tokens.values()), list(time_s.values()))
+
+
+def _memory(run: Run, arm: str) -> Memory | Unknown:
+    found = [memory for memory in run.memory if memory.arm == arm]
+    return found[-1] if found else Unknown("peak memory was not measured")
+
+
+def _parity(run: Run, selection: Selection, arm: str, scores: Scores) -> Parity | Unknown:
+    if arm == DIRECT:
+        return Unknown("direct is what the others are compared with")
+    if DIRECT not in {one.name for one in run.header.arms}:
+        return Unknown("the run has no direct arm")
+    return parity(selection, arm, DIRECT, run.replays, scores, run.header.suite.get("parity_margin"))
+
+
+def _scores(run: Run, selection: Selection, items: dict[str, Scorable]) -> tuple[Scores, str]:
+    """Mean score per arm and prompt, and why there is none where there is none."""
+    scorers = run.header.suite.get("scorers")
+    seen: dict[tuple[str, str], float | Unknown] = {}  # arms and repeats mostly say the same; chrF is slow
+    grouped: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for cell in selection.usable:
+        key = cell.prompt, cell.text
+        if key not in seen and cell.prompt in items:
+            seen[key] = score(cell.text, items[cell.prompt], scorers)
+        value = seen.get(key)
+        if isinstance(value, float):
+            grouped[cell.arm][cell.prompt].append(value)
+    reasons = (value.reason for value in seen.values() if isinstance(value, Unknown))
+    reason = next(reasons, "the suite's items are not at hand")
+    return {arm: {prompt: fmean(values) for prompt, values in own.items()} for arm, own in grouped.items()}, reason
+
+
+def _expected(header: Header) -> int:
+    prompts = set(header.prompts) - {one.prompt for one in header.skipped}
+    seeds, repeats, launches = (header.settings[name] for name in ("seeds", "repeats", "launches"))
+    return len(prompts) * len(header.arms) * len(seeds) * int(repeats) * int(launches)

@@ -1,0 +1,139 @@
+"""DFlash checkpoints in the z-lab format (methods.md 2.2): a Qwen3 config plus where the drafter taps its target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub.errors import StrictDataclassError
+from torch import nn
+from transformers import Qwen3Config
+
+from xpress_bench.checkpoints.files import load_into, read_json
+from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.targets import Target
+
+ARCHITECTURE = "DFlashDraftModel"
+HEADS = ("xpress_head.", "markov_head.", "confidence_head.", "candidate_selector.")  # other parts of a checkpoint
+# Options of newer checkpoints that change what the network computes: refused until they are built, never ignored.
+UNSUPPORTED = {
+    "output_multiplier": 1.0,
+    "final_logit_softcapping": None,
+    "input_embedding_scale": 1.0,
+    "is_causal": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BlockConfig:
+    """What a DFlash checkpoint says. `target_layer_ids` are zero-based decoder layers whose outputs it reads."""
+
+    qwen3: Qwen3Config
+    block_size: int
+    mask_token_id: int
+    target_layer_ids: tuple[int, ...]
+    num_target_layers: int | None
+
+
+def read_config(folder: Path) -> BlockConfig:
+    """Parse config.json. Keys are looked up in `dflash_config` first, then at the top level."""
+    file = folder / "config.json"
+    body = read_json(file)
+    nested = body.get("dflash_config") or {}
+    if not isinstance(nested, dict):
+        raise UsageError(f"{file}: dflash_config is a {type(nested).__name__}, not an object")
+    _refuse_other_formats(body, nested, file)
+
+    def find(key: str) -> Any:
+        value = nested.get(key, body.get(key))
+        if value is None:
+            raise UsageError(f"{file}: has no {key!r}, neither in dflash_config nor at the top level")
+        return value
+
+    taps, layers = find("target_layer_ids"), body.get("num_target_layers")
+    if not isinstance(taps, list) or not taps:
+        raise UsageError(f"{file}: target_layer_ids is {taps!r}, not a list of layers")
+    return BlockConfig(
+        qwen3=_qwen3(body, file),
+        block_size=_whole(find("block_size"), "block_size", 2, file),
+        mask_token_id=_whole(find("mask_token_id"), "mask_token_id", 0, file),
+        target_layer_ids=tuple(_whole(tap, "target_layer_ids", 0, file) for tap in taps),
+        num_target_layers=None if layers is None else _whole(layers, "num_target_layers", 1, file),
+    )
+
+
+def _qwen3(body: dict[str, Any], file: Path) -> Qwen3Config:
+    shape = {key: value for key, value in body.items() if key not in ("dflash_config", "architectures")}
+    try:
+        config = Qwen3Config(**shape)
+    except (StrictDataclassError, ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{file}: not a Qwen3 config ({' '.join(str(error).split())})") from error
+    sliding = [kind for kind in config.layer_types if kind != "full_attention"]
+    if sliding:
+        raise UsageError(f"{file}: has {sliding[0]} layers; only full attention is read yet")
+    return config
+
+
+def _refuse_other_formats(body: dict[str, Any], nested: dict[str, Any], file: Path) -> None:
+    if "speculators_model_type" in body:
+        kind = body["speculators_model_type"]
+        raise UsageError(f"{file}: a speculators checkpoint ({kind}); only z-lab's format is read yet")
+    for key, neutral in UNSUPPORTED.items():
+        value = nested.get(key, body.get(key))
+        if value is not None and value != neutral:
+            raise UsageError(f"{file}: sets {key}={value!r}, which this version does not compute")
+    if body.get("sample_from_anchor"):
+        raise MisfitError(f"{file}: block layout is shift (sample_from_anchor=true), and this drafter is fill-in")
+
+
+def _whole(value: Any, key: str, least: int, file: Path) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UsageError(f"{file}: {key} is {value!r}, not a whole number of at least {least}")
+    return value
+
+
+def check_fit(config: BlockConfig, target: Target, folder: Path) -> None:
+    """Refuse a drafter that was made for another target, naming both numbers."""
+    _equal("hidden size", config.qwen3.hidden_size, target.hidden_size, folder, target)
+    _equal("vocabulary", config.qwen3.vocab_size, target.vocab_size, folder, target)
+    if config.num_target_layers is not None:
+        _equal("number of target layers", config.num_target_layers, target.layers, folder, target)
+    deepest = max(config.target_layer_ids)
+    if deepest >= target.layers:
+        raise MisfitError(
+            f"{folder}: taps layer {deepest}, but target {target.name!r} has layers 0..{target.layers - 1}"
+        )
+    if config.mask_token_id >= target.vocab_size:
+        raise MisfitError(
+            f"{folder}: mask token id {config.mask_token_id} is outside "
+            f"the {target.vocab_size} rows of target {target.name!r}"
+        )
+
+
+def _equal(what: str, drafter: int, target: int, folder: Path, whom: Target) -> None:
+    if drafter != target:
+        raise MisfitError(
+            f"{folder}: {what} is {drafter}, but target {whom.name!r} has {target}; it was made for another model"
+        )
+
+
+def load_drafter(model: nn.Module, folder: Path) -> None:
+    """Fill a `BlockDiffusionModel`; heads in the same file are left to their own loaders."""
+    load_into(model, folder, prefix="", ignore=HEADS)
+
+
+def to_config(config: BlockConfig) -> dict[str, Any]:
+    """The config.json of a drafter in the z-lab format."""
+    body: dict[str, Any] = config.qwen3.to_dict()
+    body |= {
+        "architectures": [ARCHITECTURE],
+        "model_type": "qwen3",
+        "block_size": config.block_size,
+        "num_target_layers": config.num_target_layers,
+        "dflash_config": {
+            "mask_token_id": config.mask_token_id,
+            "target_layer_ids": list(config.target_layer_ids),
+        },
+    }
+    return body

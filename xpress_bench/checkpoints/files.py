@@ -1,0 +1,113 @@
+"""Find a checkpoint folder and read its config and tensors. Safetensors only: nothing here can run code from a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from xpress_bench.errors import MisfitError, UsageError
+
+MAX_CONFIG_BYTES = 10_000_000
+
+
+def locate(where: str, revision: str | None) -> Path:
+    """The local folder of a checkpoint: itself if it exists, else a snapshot of the hub id (network or cache)."""
+    folder = Path(where).expanduser()
+    if folder.is_dir():
+        return folder
+    if where.startswith((".", "/", "~")) or where.count("/") != 1:
+        raise UsageError(f"checkpoint {where!r}: no such folder (a hub id looks like owner/name)")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        patterns = ["config.json", "*.safetensors", "*.safetensors.index.json"]
+        return Path(snapshot_download(where, revision=revision, allow_patterns=patterns))
+    except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
+        raise UsageError(
+            f"checkpoint {where!r}: no such folder, and the hub cannot be reached ({type(error).__name__}); "
+            "give a local folder, or fill the cache and set HF_HUB_OFFLINE=1"
+        ) from error
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises UsageError naming the file."""
+    if not file.is_file():
+        raise UsageError(f"{file}: not found; a checkpoint folder holds config.json and model.safetensors")
+    if file.stat().st_size > MAX_CONFIG_BYTES:
+        raise UsageError(f"{file}: larger than {MAX_CONFIG_BYTES} bytes, that is no config")
+    try:
+        body = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file}: not JSON ({error})") from error
+    if not isinstance(body, dict):
+        raise UsageError(f"{file}: holds a {type(body).__name__}, not an object")
+    return body
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a folder. Raises UsageError if there are none, also when only pickles lie there."""
+    found = sorted(folder.glob("*.safetensors"))
+    if not found:
+        pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
+        why = f"only {pickles[0]}, a pickle, which is not read" if pickles else "none there"
+        raise UsageError(f"{folder}: needs model.safetensors ({why})")
+    return found
+
+
+def tensor_names(folder: Path) -> set[str]:
+    """Names of all tensors, without loading any."""
+    names: set[str] = set()
+    for file in weight_files(folder):
+        try:
+            with safe_open(file, framework="pt") as opened:
+                names |= set(opened.keys())
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{file}: not a safetensors file ({error})") from error
+    return names
+
+
+def load_into(module: nn.Module, folder: Path, prefix: str, ignore: Iterable[str] = ()) -> None:
+    """Fill `module` with the tensors whose names start with `prefix`; every parameter must be there, in its shape.
+
+    Tensors under a prefix in `ignore` belong to another part of the same checkpoint.
+    """
+    tensors: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        try:
+            tensors |= load_file(file)
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{file}: not a safetensors file ({error})") from error
+    skipped = tuple(ignore)
+    own = {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix) and not (skipped and name.startswith(skipped))
+    }
+    wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
+    missing, extra = sorted(set(wanted) - set(own)), sorted(set(own) - set(wanted))
+    if missing or extra:
+        raise MisfitError(f"{folder}: tensors missing {missing[:3] or 'none'}, not understood {extra[:3] or 'none'}")
+    for name, shape in wanted.items():
+        if tuple(own[name].shape) != shape:
+            raise MisfitError(
+                f"{folder}: {prefix}{name} has shape {tuple(own[name].shape)}, its config asks for {shape}"
+            )
+    module.load_state_dict(own)
+
+
+def weights_sha256(folder: Path) -> str:
+    """One hash over all weight files, in name order."""
+    digest = hashlib.sha256()
+    for file in weight_files(folder):
+        with file.open("rb") as opened:
+            while chunk := opened.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()

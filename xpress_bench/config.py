@@ -1,0 +1,131 @@
+"""Flags and overrides -> frozen `Settings`. The only place that knows hydra."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from hydra import compose, initialize_config_module
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from xpress_bench.errors import UsageError
+from xpress_bench.settings import DrafterSettings, RefinerSettings, Settings, TargetSettings
+
+PROFILES = ("quick", "standard", "paper")
+PARTS: dict[str, type[Any]] = {"target": TargetSettings, "drafter": DrafterSettings, "refiner": RefinerSettings}
+OPEN_KEYS = ("drafter.params.", "refiner.params.")  # a part's own options are not listed in the schema
+QUOTING = (
+    "quote a value that holds spaces, commas, equals signs, brackets or quotes, for hydra and for the shell: "
+    """'drafter.path="ckpt/epoch=9.ckpt"'"""
+)
+
+
+def quote(value: str) -> str:
+    """A hydra quoted string that stands for exactly `value` (C46)."""
+    # In a quoted string hydra reads \\' as a quote and backslashes before one in pairs; all others stand for themselves.
+    body, run = [], 0
+    for character in value:
+        body.append(("\\" * run if character == "'" else "") + ("\\" if character == "'" else "") + character)
+        run = run + 1 if character == "\\" else 0
+    return "'" + "".join(body) + "\\" * run + "'"
+
+
+def settings_from(flags: Mapping[str, str], overrides: Sequence[str]) -> Settings:
+    """Compose `Settings` from flag values (dotted key -> plain text) and hydra overrides; the overrides win.
+
+    Raises UsageError, one line, for an override that does not parse, a key that does not exist, or a bad value.
+    """
+    words = [f"{key}={value}" for key, value in flags.items()] + [_opened(word) for word in overrides]
+    for word in words:
+        _refuse_unreadable(word)
+    try:
+        with initialize_config_module("xpress_bench.conf", version_base="1.3"):
+            return _freeze(compose("config", overrides=words))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UsageError(_explain(error, words)) from error
+
+
+def _refuse_unreadable(word: str) -> None:
+    if "=" not in word:
+        raise UsageError(f"{word!r} is neither a flag nor an override of the form key=value")
+    if word.partition("=")[0].lstrip("+") in PARTS:
+        part, _, value = word.partition("=")
+        raise UsageError(f"override {word!r}: {part} is a group of settings; its name is set with {part}.name={value}")
+    try:
+        sweeps = OverridesParser.create().parse_override(word).is_sweep_override()
+    except HydraException as error:
+        raise UsageError(f"override {word!r} does not parse; {QUOTING}") from error
+    if sweeps:
+        raise UsageError(f"override {word!r} asks for several runs, one run takes one value; {QUOTING}")
+
+
+def _opened(word: str) -> str:
+    return f"++{word}" if word.startswith(OPEN_KEYS) else word
+
+
+def _freeze(config: DictConfig) -> Settings:
+    # Unresolved: "${...}" stays text, so that no override can read the environment into a log.
+    body: dict[str, Any] = OmegaConf.to_container(config, resolve=False)  # type: ignore[assignment]
+    for key in ("seeds", "temperatures", "verifiers"):
+        if not isinstance(body[key], list):
+            raise UsageError(f"{key} is {body[key]!r}: give a list, e.g. {key}=[0,1,2]")
+        body[key] = tuple(body[key])
+    for seed in body["seeds"]:
+        if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+            raise UsageError(f"seeds {list(body['seeds'])}: {seed!r} is not a whole number of at least 0")
+    body["temperatures"] = tuple(_number("temperatures", value) for value in body["temperatures"])
+    for name, kind in PARTS.items():
+        body[name] = _build(kind, body[name], f"{name}.")
+    settings: Settings = _build(Settings, body, "")
+    return settings
+
+
+def _build(kind: type[Any], body: dict[str, Any], prefix: str) -> Any:
+    """A frozen settings object; every field that is declared as text or as yes/no is one."""
+    known = {field.name: str(field.type) for field in fields(kind)}
+    for name in body:
+        if name not in known:
+            raise UsageError(f"there is no setting {prefix}{name}; known: {', '.join(prefix + one for one in known)}")
+    for name, declared in known.items():
+        value = body[name]
+        if declared.startswith("str") and not (isinstance(value, str) or (value is None and "None" in declared)):
+            raise UsageError(f"{prefix}{name} is {value!r}: give text, quoted if it looks like something else")
+        if declared == "bool" and not isinstance(value, bool):
+            raise UsageError(f"{prefix}{name} is {value!r}: give true or false")
+    return kind(**body)
+
+
+def _number(key: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(f"{key}: {value!r} is not a number")
+    return float(value)
+
+
+def _explain(error: Exception, words: Sequence[str]) -> str:
+    """One line for a person: the word that hydra refused, and the nearest key."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if "profile" in first and "Could not find" in first:
+        return f"no profile of that name; choose one of {', '.join(PROFILES)}"
+    for word in words:
+        key = word.lstrip("+").partition("=")[0]
+        if key in first:
+            near = difflib.get_close_matches(key, _known_keys(), n=2, cutoff=0.6)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(_known_keys())}"
+            return f"override {word!r}: there is no setting {key!r}; {hint}"
+    return first
+
+
+def _known_keys() -> list[str]:
+    with initialize_config_module("xpress_bench.conf", version_base="1.3"):
+        return list(_dotted(OmegaConf.to_container(compose("config")), ""))
+
+
+def _dotted(node: Any, prefix: str) -> list[str]:
+    if not isinstance(node, dict) or not node:
+        return [prefix]
+    return [key for name, child in node.items() for key in _dotted(child, f"{prefix}.{name}" if prefix else str(name))]

@@ -1,0 +1,172 @@
+"""The decode loops: read this first.
+
+`direct` is arm A: one target forward per token. `speculative` is every other arm: draft -> refine -> verify -> commit
+until a stop id or the limit. Both give the ids of the same text; `speculative` gives them in fewer target forwards.
+
+State between rounds (methods.md section 1): `tokens` ends with the anchor, which is committed but not yet in the
+target's cache. A round offers N draft tokens, the target runs [anchor, d_1..d_N] in one forward, the verifier accepts a
+prefix of `a` drafts and adds the target's own token; the cache keeps 1 + a rows. There is one device-to-host read per
+round, and everything that must be known on the host rides on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from xpress_bench.drafters import Context, Draft, Drafter
+from xpress_bench.records import StopReason
+from xpress_bench.refiners import Refiner
+from xpress_bench.sampling import Sampling, pick
+from xpress_bench.targets import Target
+from xpress_bench.verifiers import Verdict, Verifier
+
+
+class Clock(Protocol):
+    """Marks points in time; `measure.clock` turns two of them into seconds."""
+
+    def stamp(self) -> object: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`max_new_tokens` counts every output id; a stop id ends the output and is part of it."""
+
+    max_new_tokens: int
+    stop_ids: frozenset[int]
+
+
+@dataclass(slots=True)
+class Round:
+    """One verify step, counted after stop rules: offered p, accepted a, committed c, and the block before and after."""
+
+    offered: int
+    accepted: int
+    committed: int
+    draft: tuple[int, ...]
+    refined: tuple[int, ...]
+    stamps: tuple[object, ...]  # before draft, before refine, before verify, after the host read
+
+
+@dataclass(slots=True)
+class Output:
+    """What one request produced. Stamps are the clock's own; `measure` turns them into seconds."""
+
+    ids: list[int]
+    stop_reason: StopReason
+    started: object
+    prefilled: object
+    rounds: list[Round] = field(default_factory=list)
+
+
+@torch.inference_mode()
+def direct(target: Target, prompt: Tensor, limits: Limits, sampling: Sampling, clock: Clock) -> Output:
+    """Arm A. prompt [1, n]; one target forward per output id after the first."""
+    started = clock.stamp()
+    logits, _ = target.prefill(prompt, ())
+    position = prompt.shape[1]
+    token = pick(logits, sampling.temperature, sampling.target.at(position, 1, logits))
+    ids = [int(token)]
+    prefilled = clock.stamp()
+    while (reason := stop_reason(ids, limits)) is None:
+        logits = target.verify(token, ())
+        target.commit(1)
+        position += 1
+        token = pick(logits, sampling.temperature, sampling.target.at(position, 1, logits))
+        ids.append(int(token))
+    return Output(ids, reason, started, prefilled)
+
+
+@torch.inference_mode()
+def speculative(
+    target: Target,
+    drafter: Drafter,
+    refiners: Sequence[Refiner],
+    verifier: Verifier,
+    prompt: Tensor,
+    limits: Limits,
+    sampling: Sampling,
+    clock: Clock,
+) -> Output:
+    """Arms B, C and on. prompt [1, n]. The first output id comes from the prompt pass and belongs to no round."""
+    started = clock.stamp()
+    logits, features = target.prefill(prompt, drafter.taps)
+    token = pick(logits, sampling.temperature, sampling.target.at(prompt.shape[1], 1, logits))
+    tokens = [*prompt[0].tolist(), int(token)]
+    output = Output(tokens[-1:], "length", started, clock.stamp())
+    begun = False
+    while (reason := stop_reason(output.ids, limits)) is None:
+        stamps = [clock.stamp()]
+        if not begun:  # the drafter's own prompt pass is part of drafting: it is work that direct generation is spared
+            drafter.start(target, prompt, features)
+            begun = True
+        room = limits.max_new_tokens - len(output.ids)
+        context = context_of(tokens, prompt, target)
+        draft = drafter.propose(context, sampling)
+        stamps.append(clock.stamp())
+        refined = refine(draft, refiners, context, sampling)
+        stamps.append(clock.stamp())
+        # The round adds at most 1 + N tokens, so the last draft tokens of a block may be beyond the limit (C14).
+        offered = refined.cut(min(refined.tokens.shape[1], room - 1))
+        logits = target.verify(torch.cat([context.anchor[:, None], offered.tokens], dim=1), drafter.taps)
+        verdict = verifier(offered, logits, context.position, sampling)
+        accepted, new, before, after = read_once(verdict, draft, offered, bool(refiners))
+        stamps.append(clock.stamp())
+        committed = up_to_stop([*after[:accepted], new], limits)
+        output.ids += committed
+        tokens += committed
+        kept, after_refining = min(accepted, len(committed)), after if refiners else ()
+        output.rounds.append(Round(len(after), kept, len(committed), before, after_refining, tuple(stamps)))
+        if stop_reason(output.ids, limits) is None:
+            drafter.observe(target.commit(1 + accepted))
+    output.stop_reason = reason
+    return output
+
+
+def refine(draft: Draft, refiners: Sequence[Refiner], context: Context, sampling: Sampling) -> Draft:
+    """Every refiner in turn. One that is not causal loses the draft's law: from there on the draft is a point mass."""
+    for refiner in refiners:
+        if draft.tokens.shape[1] == 0:
+            return draft
+        refined = refiner.refine(draft, context, sampling)
+        draft = replace(refined, point_mass=draft.point_mass or refined.point_mass or not refiner.causal)
+    return draft
+
+
+def context_of(tokens: list[int], prompt: Tensor, target: Target) -> Context:
+    """What the drafter may know this round: the anchor is the last token, at the position after the cached ones."""
+    position = len(tokens) - 1
+    last = torch.tensor([tokens[-2:]], device=prompt.device)
+    return Context(tokens, last[:, 1], last[:, 0], position, target.context - position)
+
+
+def read_once(
+    verdict: Verdict, draft: Draft, offered: Draft, refined: bool
+) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """The round's one device-to-host read: accepted count, the target's token, the block before and after refining."""
+    count = offered.tokens.shape[1]
+    parts = [verdict.accepted[:, None], verdict.next_token[:, None], offered.tokens]
+    if refined:
+        parts.append(draft.tokens[:, :count])
+    accepted, new, *block = torch.cat(parts, dim=1)[0].tolist()
+    after = tuple(block[:count])
+    return accepted, new, tuple(block[count:]) if refined else after, after
+
+
+def stop_reason(ids: list[int], limits: Limits) -> StopReason | None:
+    """Why the output ends with its last id, or None if it goes on."""
+    if ids[-1] in limits.stop_ids:
+        return "eos"
+    return "length" if len(ids) >= limits.max_new_tokens else None
+
+
+def up_to_stop(ids: list[int], limits: Limits) -> list[int]:
+    """`ids` up to and with the first stop id: what stands behind it was never part of the output (C01)."""
+    for index, token in enumerate(ids):
+        if token in limits.stop_ids:
+            return ids[: index + 1]
+    return ids

@@ -1,0 +1,1 @@
+"""Measuring: clocks, memory, the machine, and the runner that writes the journal."""

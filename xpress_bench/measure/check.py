@@ -1,0 +1,156 @@
+"""Three validations before any pipeline is trusted, then a plan of the run: prompts, minutes, detectable effect.
+
+1 the drafter alone drafts a block, and the block decodes to text; 2 the target verifies that block in one forward and
+returns a law per position; 3 what the refiner takes and gives aligns in slots, hidden size, vocabulary and ids.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from xpress_bench.decode import context_of
+from xpress_bench.drafters import Context, Draft, Drafter
+from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.measure.clock import clock_for
+from xpress_bench.measure.prompts import Prompt, prepare
+from xpress_bench.measure.requests import Requests
+from xpress_bench.measure.runner import warm_up
+from xpress_bench.measure.schedule import Slot
+from xpress_bench.parts import Parts, PlannedArm, assemble
+from xpress_bench.sampling import Sampling, law
+from xpress_bench.settings import Settings
+from xpress_bench.suites import load_suite
+
+PILOT = 6  # prompts that are run to plan with
+Say = Callable[[str], None]
+
+
+def check_and_plan(settings: Settings, say: Say) -> None:
+    """Validate and plan, one line per finding. Raises MisfitError at the first thing that does not fit."""
+    suite = load_suite(settings.suite)
+    parts = assemble(settings)
+    prompts, skipped = prepare(
+        suite,
+        suite.draw(settings.limit),
+        parts.tokenizer,
+        settings.target,
+        parts.target.context,
+        settings.max_new_tokens,
+    )
+    if not prompts:
+        raise UsageError(f"suite {suite.name}: no prompt fits the target; first reason: {skipped[0].reason}")
+    for planned in parts.arms[1:]:
+        say(f"arm {planned.arm.name}")
+        validate(parts, planned, prompts[0], Sampling(settings.conditions()[0], 0, parts.target.device), say)
+    say(f"plan: suite {suite.name}, {len(prompts)} prompts, {len(skipped)} skipped as too long, {len(parts.arms)} arms")
+    plan(settings, parts, prompts, say)
+
+
+@torch.inference_mode()
+def validate(parts: Parts, planned: PlannedArm, prompt: Prompt, sampling: Sampling, say: Say) -> None:
+    """The three validations of one arm on one prompt, shapes printed."""
+    drafter = planned.drafter
+    if drafter is None:
+        return
+    context, draft = _draft(parts, drafter, prompt, sampling)
+    count = draft.tokens.shape[1]
+    text = parts.tokenizer.decode(draft.tokens[0].tolist())
+    say(f"  1 draft    tokens {_shape(draft.tokens)}, hidden {_shape(draft.hidden)}, text {text!r}")
+    refined = draft
+    for refiner in planned.refiners:
+        refined = refiner.refine(draft, context, sampling)
+    logits = parts.target.verify(torch.cat([context.anchor[:, None], refined.tokens], dim=1), drafter.taps)
+    _verified(logits, count, parts, say)
+    if planned.refiners:
+        _aligned(parts, draft, refined, say)
+
+
+def _draft(parts: Parts, drafter: Drafter, prompt: Prompt, sampling: Sampling) -> tuple[Context, Draft]:
+    ids = torch.tensor([prompt.ids], device=parts.target.device)
+    logits, features = parts.target.prefill(ids, drafter.taps)
+    if drafter.taps and (features is None or features.shape[-1] != len(drafter.taps) * parts.target.hidden_size):
+        raise MisfitError(
+            f"features are {_shape(features)}, {len(drafter.taps)} taps of {parts.target.hidden_size} were asked for"
+        )
+    drafter.start(parts.target, ids, features)
+    context = context_of([*prompt.ids, int(logits[0, -1].argmax())], ids, parts.target)
+    draft = drafter.propose(context, sampling)
+    if draft.tokens.shape[1] >= drafter.block_size:
+        raise MisfitError(
+            f"the drafter offers {draft.tokens.shape[1]} tokens for a block of {drafter.block_size} slots"
+        )
+    return context, draft
+
+
+def _verified(logits: Tensor, count: int, parts: Parts, say: Say) -> None:
+    expected = (1, count + 1, parts.target.vocab_size)
+    if tuple(logits.shape) != expected:
+        raise MisfitError(f"the target's verify gives {_shape(logits)}, expected {list(expected)}")
+    if not bool(torch.isfinite(logits).all()):
+        raise MisfitError("the target's logits are not finite")
+    mass = law(logits, 1.0).sum(-1)
+    masses = f"{float(mass.min()):.6f}..{float(mass.max()):.6f}"
+    say(f"  2 verify   one forward, logits {_shape(logits)}, mass per position {masses}")
+
+
+def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
+    if refined.tokens.shape != draft.tokens.shape:
+        raise MisfitError(
+            f"the refiner turns {_shape(draft.tokens)} tokens into {_shape(refined.tokens)}; it may not add or drop any"
+        )
+    highest = int(refined.tokens.max()) if refined.tokens.numel() else 0
+    if highest >= parts.target.vocab_size:
+        raise MisfitError(f"the refiner gives id {highest}, the target has {parts.target.vocab_size}")
+    embedded = parts.target.embed(refined.tokens)
+    changed = int((refined.tokens != draft.tokens).sum())
+    shapes = f"tokens {_shape(refined.tokens)}, logits {_shape(refined.logits)}, embedded {_shape(embedded)}"
+    say(f"  3 refine   {shapes}, {changed} changed")
+
+
+def plan(settings: Settings, parts: Parts, prompts: list[Prompt], say: Say) -> None:
+    """Run a few prompts once per arm and say how long the run will take and what it could tell apart."""
+    picked = [prompts[index * len(prompts) // PILOT] for index in range(min(PILOT, len(prompts)))]
+    requests = Requests(parts.target, parts.tokenizer, parts.arms, picked, clock_for(settings.device))
+    warm_up(requests, replace(settings, warmup=1))
+    condition = settings.conditions()[0]
+    seconds: dict[str, list[float]] = {}
+    for prompt in picked:
+        for arm in requests.arms:
+            cell = requests.run(Slot(condition, prompt.item.id, settings.seeds[0], 0, arm, 0), launch=-1)
+            seconds.setdefault(arm, []).append(_seconds(cell))
+    for arm, times in seconds.items():
+        say(f"  {arm:<8} {sum(times) / len(times):.3f} s a request")
+    each = sum(sum(times) for times in seconds.values()) / len(picked)
+    cells = len(prompts) * len(settings.seeds) * settings.repeats * settings.launches * len(settings.conditions())
+    say(f"  time     about {each * cells / 60:.1f} min for {cells * len(parts.arms)} requests, without loading")
+    for arm in list(seconds)[1:]:
+        say(f"  effect   {arm} over direct: {_detectable(seconds['direct'], seconds[arm], len(prompts))}")
+
+
+def _seconds(cell: Any) -> float:
+    if cell.error or cell.latency_s is None:
+        raise MisfitError(f"arm {cell.arm} fails on {cell.prompt}: {cell.error}")
+    return float(cell.latency_s)
+
+
+def _detectable(base: list[float], arm: list[float], prompts: int) -> str:
+    """Half-width of the paired 95 % interval that a run of `prompts` prompts would have, from the pilot's spread."""
+    logs = [math.log(one / other) for one, other in zip(base, arm, strict=True)]
+    if len(logs) < 2 or prompts < 2:
+        return "needs at least two prompts"
+    mean = sum(logs) / len(logs)
+    spread = math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
+    half = float(stats.t.ppf(0.975, prompts - 1)) * spread / math.sqrt(prompts)
+    reach = f"{math.exp(-half) - 1:+.1%} to {math.exp(half) - 1:+.1%}"
+    return f"pilot {math.exp(mean):.2f}x; the interval would reach {reach} around it"
+
+
+def _shape(tensor: Tensor | None) -> str:
+    return "none" if tensor is None else str(list(tensor.shape))

@@ -1,0 +1,108 @@
+"""One request of one arm: decode it under the clock and turn what came out into a cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from xpress_bench.decode import Limits, Output, direct, speculative
+from xpress_bench.measure.clock import Clock
+from xpress_bench.measure.prompts import Prompt
+from xpress_bench.measure.schedule import Slot
+from xpress_bench.parts import PlannedArm
+from xpress_bench.records import Cell, Steps
+from xpress_bench.sampling import Sampling, stable_seed
+from xpress_bench.targets import Target
+from xpress_bench.verifiers import VERIFIERS
+
+
+class Requests:
+    """Runs slots on one target. Arms and prompts are found by name."""
+
+    def __init__(
+        self, target: Target, tokenizer: Any, arms: tuple[PlannedArm, ...], prompts: list[Prompt], clock: Clock
+    ) -> None:
+        self.target = target
+        self.tokenizer = tokenizer
+        self.arms = {planned.arm.name: planned for planned in arms}
+        self.prompts = {prompt.item.id: prompt for prompt in prompts}
+        self.clock = clock
+
+    def sampling(self, slot: Slot) -> Sampling:
+        """The request's randomness: every arm of a (prompt, seed) gets the same, no two prompts do."""
+        return Sampling(slot.condition, stable_seed(slot.seed, slot.prompt), self.target.device)
+
+    def limits(self, prompt: Prompt) -> Limits:
+        return Limits(prompt.budget, frozenset(self.target.stop_ids))
+
+    def run(self, slot: Slot, launch: int) -> Cell:
+        """Measure one slot. A failure becomes a cell with an error and no numbers; the run goes on."""
+        prompt = self.prompts[slot.prompt]
+        try:
+            output, latency_s = self._timed(slot, prompt)
+        except (RuntimeError, ValueError, ArithmeticError, IndexError, KeyError, TypeError) as error:
+            return self._cell(
+                slot, prompt, launch, error=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            )
+        return self._cell(slot, prompt, launch, **self._measured(output, latency_s, prompt))
+
+    def _timed(self, slot: Slot, prompt: Prompt) -> tuple[Output, float]:
+        planned, sampling, limits = self.arms[slot.arm], self.sampling(slot), self.limits(prompt)
+        ids = torch.tensor([prompt.ids], device=self.target.device)
+        verifier = VERIFIERS.get(slot.condition.verifier)
+        self.clock.synchronize()
+        start = self.clock.now()
+        if planned.drafter is None:
+            output = direct(self.target, ids, limits, sampling, self.clock)
+        else:
+            output = speculative(
+                self.target, planned.drafter, planned.refiners, verifier, ids, limits, sampling, self.clock
+            )
+        self.clock.synchronize()
+        return output, self.clock.now() - start
+
+    def _measured(self, output: Output, latency_s: float, prompt: Prompt) -> dict[str, Any]:
+        seconds = self.clock.seconds
+        prefill_s = seconds(output.started, output.prefilled)
+        steps = self._steps(output)
+        staged = prefill_s + sum(map(sum, (steps.draft_s, steps.refine_s, steps.verify_s)))
+        return {
+            "ids": tuple(output.ids),
+            "text": self.tokenizer.decode(output.ids, skip_special_tokens=True) if self.tokenizer else "",
+            "stop_reason": output.stop_reason,
+            "latency_s": latency_s,
+            "ttft_s": prefill_s,
+            "prefill_s": prefill_s,
+            # Direct generation has no stages: its time after the prompt is all target, and `rest` would mislead.
+            "rest_s": max(0.0, latency_s - staged) if output.rounds else None,
+            "steps": steps,
+        }
+
+    def _steps(self, output: Output) -> Steps:
+        rounds, seconds = output.rounds, self.clock.seconds
+        stamps = [each.stamps for each in rounds]
+        return Steps(
+            offered=tuple(each.offered for each in rounds),
+            accepted=tuple(each.accepted for each in rounds),
+            committed=tuple(each.committed for each in rounds),
+            drafts=tuple(each.draft for each in rounds),
+            refined=tuple(each.refined for each in rounds) if any(each.refined for each in rounds) else (),
+            draft_s=tuple(round(seconds(one[0], one[1]), 7) for one in stamps),
+            refine_s=tuple(round(seconds(one[1], one[2]), 7) for one in stamps),
+            verify_s=tuple(round(seconds(one[2], one[3]), 7) for one in stamps),
+        )
+
+    def _cell(self, slot: Slot, prompt: Prompt, launch: int, **measured: Any) -> Cell:
+        return Cell(
+            launch=launch,
+            prompt=slot.prompt,
+            seed=slot.seed,
+            arm=slot.arm,
+            repeat=slot.repeat,
+            order=slot.order,
+            condition=slot.condition,
+            prompt_tokens=len(prompt.ids),
+            prompt_sha256=prompt.sha256,
+            **measured,
+        )

@@ -1,0 +1,155 @@
+"""Settings -> the target, drafter and refiners of a run, loaded and checked against each other before any timing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from xpress_bench.checkpoints import xpress
+from xpress_bench.checkpoints.files import locate, read_json, weights_sha256
+from xpress_bench.drafters import DRAFTERS, Drafter
+from xpress_bench.errors import UsageError
+from xpress_bench.records import Arm
+from xpress_bench.refiners import REFINERS, Refiner
+from xpress_bench.settings import DrafterSettings, RefinerSettings, Settings, TargetSettings
+from xpress_bench.targets import TARGETS, Target
+
+NONE = "none"
+# The table of public formats: the first architecture of config.json -> who loads it.
+DRAFTER_OF = {"DFlashDraftModel": "dflash", xpress.ARCHITECTURE: "dflash", "Qwen3XPressForCausalLM": "dflash"}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedArm:
+    """One arm: what the journal says of it, and the parts that make it. Direct generation has no drafter."""
+
+    arm: Arm
+    drafter: Drafter | None
+    refiners: tuple[Refiner, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything loaded. `arms` starts with direct generation."""
+
+    target: Target
+    tokenizer: Any
+    arms: tuple[PlannedArm, ...]
+
+
+def assemble(settings: Settings, only: str | None = None) -> Parts:
+    """Load what `settings` name. `only` leaves out what that one arm does not need (for the memory pass)."""
+    torch.set_num_threads(settings.threads or torch.get_num_threads())
+    drafter_settings = settings.drafter if only != "direct" else DrafterSettings(NONE)
+    named = resolve_drafter(drafter_settings, settings.target)
+    refined = resolve_refiner(settings.refiner if only != "draft" else RefinerSettings(NONE), named, settings.target)
+    target = load_target(settings)
+    tokenizer = load_tokenizer(settings.target)
+    arms = [PlannedArm(Arm("direct", None, None, None, None, None), None, ())]
+    if named.name != NONE:
+        drafter = DRAFTERS.get(named.name)(named, target, settings.block_size)
+        arms.append(_arm("draft", named, drafter, None, None))
+        if refined.name != NONE:
+            refiner = REFINERS.get(refined.name)(refined, target, drafter)
+            arms.append(_arm("refine", named, drafter, refined, refiner))
+    elif refined.name != NONE:
+        raise UsageError(f"refiner {refined.name!r} has nothing to refine: drafter is none")
+    kept = [planned for planned in arms if only in (None, planned.arm.name)]
+    return Parts(target, tokenizer, tuple(kept))
+
+
+def load_target(settings: Settings) -> Target:
+    """A registered target, or any transformers causal LM by hub id or folder."""
+    name = settings.target.name
+    if name in TARGETS:
+        return TARGETS.get(name)(settings.target, settings.device, settings.dtype)
+    if not Path(name).is_dir() and "/" not in name:
+        raise UsageError(f"{TARGETS.unknown(name)}; a hub id looks like owner/name, a folder like ./name")
+    from xpress_bench.targets import hf
+
+    return hf.load(settings.target, settings.device, settings.dtype)
+
+
+def load_tokenizer(settings: TargetSettings) -> Any:
+    """The target's tokenizer, from where its weights are."""
+    from transformers import AutoTokenizer
+
+    from xpress_bench.targets.hf import EMBEDDED
+
+    where = str(EMBEDDED) if settings.name == "embedded" else settings.name
+    options: dict[str, Any] = {"revision": settings.revision, "trust_remote_code": settings.trust_remote_code}
+    if settings.gguf_file:
+        options["gguf_file"] = settings.gguf_file
+    try:
+        return AutoTokenizer.from_pretrained(where, **options)
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"target {where!r}: its tokenizer does not load ({str(error).splitlines()[0]})") from error
+
+
+def resolve_drafter(settings: DrafterSettings, target: TargetSettings) -> DrafterSettings:
+    """A registry name stays; a checkpoint (folder or hub id) becomes the name of its format's loader and a path."""
+    if settings.name == NONE or settings.name in DRAFTERS:
+        return settings
+    if not Path(settings.name).expanduser().is_dir() and "/" not in settings.name:
+        raise UsageError(f"{DRAFTERS.unknown(settings.name)}; a checkpoint is given as a folder or hub id owner/name")
+    folder = locate(settings.name, settings.revision)
+    architectures = read_json(folder / "config.json").get("architectures") or ["none named"]
+    loader = DRAFTER_OF.get(architectures[0])
+    if loader is None:
+        known = f"known: {', '.join(DRAFTER_OF)}"
+        raise UsageError(f"{folder}: architecture {architectures[0]!r} is no drafter this version reads; {known}")
+    return replace(settings, name=loader, path=str(folder))
+
+
+def resolve_refiner(settings: RefinerSettings, drafter: DrafterSettings, target: TargetSettings) -> RefinerSettings:
+    """`auto` is the head inside the drafter's checkpoint, or the embedded one beside the embedded drafter, or none."""
+    if settings.name == "auto":
+        return _own_head(settings, drafter, target)
+    if settings.name == NONE:
+        return settings
+    if settings.name in REFINERS:
+        inside = drafter.path and xpress.holds_head(Path(drafter.path))
+        return replace(settings, path=drafter.path) if settings.path is None and inside else settings
+    if not Path(settings.name).expanduser().is_dir() and "/" not in settings.name:
+        raise UsageError(f"{REFINERS.unknown(settings.name)}; a checkpoint is given as a folder or hub id owner/name")
+    folder = locate(settings.name, settings.revision)
+    if not xpress.holds_head(folder):
+        raise UsageError(f"{folder}: holds no refiner this version reads (tensors named {xpress.PREFIX}*)")
+    return replace(settings, name="xpress", path=str(folder))
+
+
+def _own_head(settings: RefinerSettings, drafter: DrafterSettings, target: TargetSettings) -> RefinerSettings:
+    if drafter.name != "dflash":
+        return replace(settings, name=NONE)
+    if drafter.path is None:
+        return replace(settings, name="xpress" if target.name == "embedded" else NONE)
+    holds = xpress.holds_head(Path(drafter.path))
+    return replace(settings, name="xpress" if holds else NONE, path=drafter.path if holds else None)
+
+
+def _arm(
+    name: str,
+    drafter_settings: DrafterSettings,
+    drafter: Drafter,
+    refiner_settings: RefinerSettings | None,
+    refiner: Refiner | None,
+) -> PlannedArm:
+    arm = Arm(
+        name=name,
+        drafter=drafter_settings.name,
+        refiner=refiner_settings.name if refiner_settings else None,
+        block_size=drafter.block_size,
+        denoising_steps=drafter.denoising_steps,
+        passes=refiner.passes if refiner else None,
+        checkpoints=_hashes({"drafter": drafter, "refiner": refiner}),
+    )
+    return PlannedArm(arm, drafter, (refiner,) if refiner else ())
+
+
+def _hashes(parts: dict[str, Any]) -> dict[str, str | None]:
+    """Hash of the weights behind each part that came from a checkpoint `folder`."""
+    folders = {name: getattr(part, "folder", None) for name, part in parts.items()}
+    return {name: weights_sha256(folder) for name, folder in folders.items() if folder is not None}

@@ -1,0 +1,107 @@
+"""How a token is picked: argmax at temperature 0, argmax of logits plus Gumbel noise above it.
+
+The Gumbel trick makes sampling a deterministic function of a noise tensor, so the noise can be shared. `KeyedNoise`
+depends on the seed and the absolute position only: direct generation, draft, refinement and verification then all see
+the same noise at the same place, and the arms of a run are paired to the token (drafter-invariant speculative decoding,
+Daliri, Musco and Suresh 2024). `FreshNoise` is drawn anew each time, as rejection sampling needs it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from xpress_bench.records import Condition
+
+
+def pick(logits: Tensor, temperature: float, noise: Tensor | None) -> Tensor:
+    """Token ids [b, n] from logits [b, n, V] and noise of the same shape; `noise` None means argmax."""
+    if noise is None:
+        return logits.argmax(-1)
+    return (_wide(logits) / temperature + noise).argmax(-1)
+
+
+def law(logits: Tensor, temperature: float) -> Tensor:
+    """Probabilities [b, n, V], at least float32, from which `pick` draws at a temperature above 0."""
+    return (_wide(logits) / temperature).softmax(-1)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """At least float32: a token picked from rounder numbers would not follow its recorded law (C03)."""
+    return logits if logits.dtype == torch.float64 else logits.float()
+
+
+class Noise(Protocol):
+    """Source of Gumbel noise for one request."""
+
+    def at(self, position: int, count: int, like: Tensor) -> Tensor | None:
+        """Noise [b or 1, count, V] for absolute positions `position`.., on the device of `like` [b, n, V]."""
+        ...
+
+
+class NoNoise:
+    """Greedy decoding."""
+
+    def at(self, position: int, count: int, like: Tensor) -> Tensor | None:
+        return None
+
+
+class KeyedNoise:
+    """Noise of a position is a function of (seed, position) alone; rows are remembered for the request."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._rows: dict[tuple[int, int, torch.dtype], Tensor] = {}
+
+    def at(self, position: int, count: int, like: Tensor) -> Tensor | None:
+        rows = [self._row(place, like) for place in range(position, position + count)]
+        for key in [old for old in self._rows if old[0] < position - 1]:
+            del self._rows[key]  # decoding only moves forward
+        return torch.stack(rows)[None]
+
+    def _row(self, position: int, like: Tensor) -> Tensor:
+        key = (position, like.shape[-1], like.dtype)  # a drafter of another width must not change the target's noise
+        if key not in self._rows:
+            generator = torch.Generator(device=like.device).manual_seed(stable_seed(self._seed, "position", position))
+            self._rows[key] = _gumbel((like.shape[-1],), like, generator)
+        return self._rows[key]
+
+
+class FreshNoise:
+    """Every call draws new noise from one stream; two stages must not share a stream."""
+
+    def __init__(self, seed: int, stage: str, device: torch.device) -> None:
+        self.generator = torch.Generator(device=device).manual_seed(stable_seed(seed, stage))
+
+    def at(self, position: int, count: int, like: Tensor) -> Tensor | None:
+        return _gumbel((like.shape[0], count, like.shape[-1]), like, self.generator)
+
+
+class Sampling:
+    """Everything random about one request: the draft's noise, the target's noise, and the coins of rejection sampling.
+
+    Direct generation and `coupled` verification read `target`; `rejection` draws drafts from a stream of their own,
+    so that a drafter's randomness never advances the target's (C40).
+    """
+
+    def __init__(self, condition: Condition, seed: int, device: torch.device) -> None:
+        self.condition = condition
+        self.temperature = condition.temperature
+        self.target: Noise = NoNoise() if condition.temperature == 0 else KeyedNoise(seed)
+        self.draft: Noise = FreshNoise(seed, "draft", device) if condition.verifier == "rejection" else self.target
+        self.verify = FreshNoise(seed, "verify", device)
+
+
+def stable_seed(*parts: object) -> int:
+    """A 63-bit seed that is the same on every machine and in every process."""
+    digest = hashlib.sha256("/".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _gumbel(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
+    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
+    # Exponential draws are never 0 in torch, so the logarithm is finite.
+    return -torch.empty(shape, dtype=dtype, device=like.device).exponential_(generator=generator).log()

@@ -1,0 +1,55 @@
+"""Targets: the autoregressive models whose output must not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from xpress_bench.registry import Registry
+from xpress_bench.settings import TargetSettings
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Target(Protocol):
+    """A causal language model that owns its cache. Rows [b]; only batch 1 is measured for now.
+
+    Between calls the cache holds every committed token but the last, the anchor.
+    """
+
+    name: str
+    vocab_size: int  # V: rows of the output table; padding rows are kept, exactly as `generate` keeps them (C27)
+    hidden_size: int  # H
+    layers: int
+    context: int  # positions it may be asked for
+    stop_ids: tuple[int, ...]
+    device: torch.device
+    dtype: torch.dtype
+
+    def prefill(self, ids: Tensor, taps: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+        """Start a request with ids [b, n]. Returns the last logits [b, 1, V] and features [b, n, len(taps) * H]."""
+        ...
+
+    def verify(self, ids: Tensor, taps: tuple[int, ...]) -> Tensor:
+        """Logits [b, 1 + N, V] for the anchor and N draft tokens, in one forward at the next positions."""
+        ...
+
+    def commit(self, keep: int) -> Tensor | None:
+        """Keep the first `keep` rows of the last `verify`, roll back the rest. Returns their features [b, keep, _]."""
+        ...
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Rows of the input table, [b, n, H]."""
+        ...
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Logits [b, n, V] of hidden states [b, n, H]."""
+        ...
+
+
+TargetFactory = Callable[[TargetSettings, "str", "str"], Target]  # settings, device, dtype
+
+TARGETS: Registry[TargetFactory] = Registry("targets")
+TARGETS.add("embedded", "xpress_bench.targets.hf:embedded", "small Qwen3 model that ships with the package")

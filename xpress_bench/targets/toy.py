@@ -1,0 +1,91 @@
+"""Targets without weights: a scripted chain and a Markov chain with a known law. For tests and for trying plug-ins."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class ToyTarget:
+    """Keeps the ids it was shown as its cache and answers from a table; subclasses give the logits of one prefix.
+
+    Counts what it was asked for, so that tests can check positions and repeated work.
+    """
+
+    hidden_size = 1
+    layers = 1
+    device = torch.device("cpu")
+    dtype = torch.float64
+
+    def __init__(
+        self, vocab_size: int, stop_ids: tuple[int, ...] = (), context: int = 1 << 20, name: str = "toy"
+    ) -> None:
+        self.name = name
+        self.vocab_size = vocab_size
+        self.stop_ids = stop_ids
+        self.context = context
+        self.prompt_tokens_seen = 0
+        self.forwards = 0
+        self.deepest_position = -1
+        self._cache: list[int] = []
+        self._rows = 0
+
+    def row(self, prefix: list[int]) -> Tensor:
+        """Logits [V] of the token after `prefix`."""
+        raise NotImplementedError
+
+    def prefill(self, ids: Tensor, taps: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+        self._cache = []
+        self.prompt_tokens_seen += ids.shape[1]
+        return self.verify(ids, taps)[:, -1:], None
+
+    def verify(self, ids: Tensor, taps: tuple[int, ...]) -> Tensor:
+        self.forwards += 1
+        self._rows = ids.shape[1]
+        rows = []
+        for token in ids[0].tolist():
+            self._cache.append(token)
+            rows.append(self.row(self._cache))
+        self.deepest_position = max(self.deepest_position, len(self._cache) - 1)
+        return torch.stack(rows)[None]
+
+    def commit(self, keep: int) -> Tensor | None:
+        del self._cache[len(self._cache) - self._rows + keep :]
+        return None
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return torch.zeros(*ids.shape, self.hidden_size, dtype=self.dtype)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        return torch.zeros(*hidden.shape[:2], self.vocab_size, dtype=self.dtype)
+
+    @property
+    def cached(self) -> int:
+        return len(self._cache)
+
+
+class ScriptedTarget(ToyTarget):
+    """Continues any prompt of `prompt_length` tokens with a fixed chain of ids."""
+
+    def __init__(self, chain: list[int], prompt_length: int, vocab_size: int = 128, **options: object) -> None:
+        super().__init__(vocab_size, **options)  # type: ignore[arg-type]
+        self.chain = chain
+        self.prompt_length = prompt_length
+
+    def row(self, prefix: list[int]) -> Tensor:
+        place = len(prefix) - self.prompt_length
+        logits = torch.zeros(self.vocab_size, dtype=self.dtype)
+        if 0 <= place < len(self.chain):
+            logits[self.chain[place]] = 10.0
+        return logits
+
+
+class MarkovTarget(ToyTarget):
+    """The next token depends on the last one only: transition [V, V] holds the probabilities."""
+
+    def __init__(self, transition: Tensor, **options: object) -> None:
+        super().__init__(transition.shape[0], **options)  # type: ignore[arg-type]
+        self.logits = transition.to(self.dtype).log()
+
+    def row(self, prefix: list[int]) -> Tensor:
+        return self.logits[prefix[-1]]

@@ -1,0 +1,135 @@
+"""Training against a wall clock: float32 master weights, two optimizers, a rate by the time used, checkpoints.
+
+A budget in minutes rather than steps, so that a recipe ends when it says on any machine; what it did is written down.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+TABLES = ("embed", "lm_head", "w1.", "w2.")  # token tables are no hidden matrices: AdamW moves them
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Learning rates and how they move: linear warm-up over steps, constant, linear decay over the budget's rest."""
+
+    muon_lr: float = 0.02
+    adam_lr: float = 3e-3
+    weight_decay: float = 0.1
+    warmup_steps: int = 40
+    decay_from: float = 0.4  # share of the budget
+    final: float = 0.02
+
+    def scale(self, progress: float, step: int) -> float:
+        """Factor on both rates at a share `progress` of the budget."""
+        warm = min(1.0, (step + 1) / self.warmup_steps)
+        fall = max(0.0, progress - self.decay_from) / (1 - self.decay_from)
+        return warm * max(self.final, 1 - (1 - self.final) * fall)
+
+
+class MasterWeights:
+    """float32 copies of a bfloat16 model's parameters: Muon moves hidden matrices (Jordan 2024), AdamW the rest."""
+
+    def __init__(self, model: nn.Module, rates: Rates) -> None:
+        self.rates = rates
+        self.parameters = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+        self.master = {name: parameter.detach().float().clone() for name, parameter in self.parameters}
+        hidden = {name for name, parameter in self.parameters if is_hidden_matrix(name, parameter)}
+        matrices = [self.master[name] for name, _ in self.parameters if name in hidden]
+        others = [self.master[name] for name, _ in self.parameters if name not in hidden]
+        adam = torch.optim.AdamW(others, lr=rates.adam_lr, betas=(0.9, 0.95), weight_decay=0.0)
+        muon = torch.optim.Muon(matrices, lr=rates.muon_lr, weight_decay=rates.weight_decay, adjust_lr_fn="original")
+        self.optimizers: list[tuple[torch.optim.Optimizer, float]] = [(adam, rates.adam_lr), (muon, rates.muon_lr)]
+
+    def step(self, scale: float) -> float:
+        """Move the weights at `scale` times the base rates and clear the gradients. Returns the gradient's norm."""
+        for name, parameter in self.parameters:
+            if parameter.grad is not None:  # a parameter the loss does not reach keeps still
+                self.master[name].grad = parameter.grad.float()
+                parameter.grad = None
+        norm = float(nn.utils.clip_grad_norm_(list(self.master.values()), 1.0))
+        for optimizer, rate in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate * scale
+            optimizer.step()
+        self._publish()
+        return norm
+
+    def _publish(self) -> None:
+        with torch.no_grad():
+            for name, parameter in self.parameters:
+                parameter.copy_(self.master[name])
+
+    def state(self) -> dict[str, Any]:
+        return {"master": self.master, "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        with torch.no_grad():
+            for name, held in self.master.items():
+                held.copy_(state["master"][name])
+        self._publish()
+        for (optimizer, _), saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+
+
+def is_hidden_matrix(name: str, parameter: Tensor) -> bool:
+    return parameter.ndim == 2 and not any(table in name for table in TABLES)
+
+
+class Session:
+    """One resumable training: the time used, the steps done, `losses.jsonl` and `checkpoint.pt` in its folder."""
+
+    def __init__(self, folder: Path, weights: MasterWeights, minutes: float, checkpoint_minutes: float = 5.0) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.weights = weights
+        self.budget_s = minutes * 60
+        self.every_s = checkpoint_minutes * 60
+        self.step = 0
+        used_s = 0.0
+        if (folder / "checkpoint.pt").exists():
+            saved = torch.load(folder / "checkpoint.pt", weights_only=True)
+            weights.restore(saved)
+            used_s, self.step = float(saved["used_s"]), int(saved["step"])
+        self._clock, self._saved_s = time.monotonic() - used_s, used_s
+
+    @property
+    def progress(self) -> float:
+        """Share of the time budget that is used."""
+        return (time.monotonic() - self._clock) / self.budget_s
+
+    def run(self, until: float, losses: Callable[[float], dict[str, Any]]) -> None:
+        """Steps until a share `until` of the budget. `losses` does the backward pass and returns what to write down."""
+        with (self.folder / "losses.jsonl").open("a", encoding="utf-8") as log:
+            for progress in self._shares(until):
+                line = losses(progress)
+                norm = self.weights.step(self.weights.rates.scale(progress, self.step))
+                if not norm < float("inf"):
+                    raise FloatingPointError("the gradient is not finite; lower the learning rates")
+                self.step += 1
+                seconds = round(progress * self.budget_s, 1)
+                log.write(json.dumps({"step": self.step, **line, "norm": round(norm, 3), "seconds": seconds}) + "\n")
+                log.flush()
+        self.save()
+
+    def _shares(self, until: float) -> Iterator[float]:
+        while (progress := self.progress) < until:
+            yield progress
+            if progress * self.budget_s - self._saved_s > self.every_s:
+                self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint; a half-written one never replaces a whole one."""
+        self._saved_s = self.progress * self.budget_s
+        temporary = self.folder / "checkpoint.tmp"
+        torch.save({**self.weights.state(), "used_s": self._saved_s, "step": self.step}, temporary)
+        temporary.replace(self.folder / "checkpoint.pt")

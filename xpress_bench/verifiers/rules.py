@@ -1,0 +1,76 @@
+"""The acceptance rules (methods.md 1.3). No model, no state but the request's noise, no host read."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from xpress_bench.drafters import Draft
+from xpress_bench.sampling import Sampling, law, pick
+from xpress_bench.verifiers import Verdict
+
+RESIDUAL_FLOOR = 1e-8  # below this mass p and q agree up to rounding, and p itself is drawn from
+
+
+def match(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -> Verdict:
+    """Accept while the draft equals the token that direct generation would pick.
+
+    Greedy at temperature 0; above it the target's own draw under the shared noise (`coupled`). Both give the ids of
+    direct generation whatever the draft depends on. Logits [b, 1 + N, V]; row i predicts position + 1 + i.
+    """
+    return _matched(
+        draft, pick(logits, sampling.temperature, sampling.target.at(position + 1, logits.shape[1], logits))
+    )
+
+
+def rejection(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -> Verdict:
+    """Speculative sampling (Leviathan et al. 2023, Chen et al. 2023): the target's law, draft by draft.
+
+    Accept d_i with probability min(1, p_i(d_i) / q_i(d_i)); at the first refusal draw from max(p - q, 0), after a full
+    acceptance from the last p. A point-mass draft is matched against a fresh draw of the target, which is the same rule
+    for a one-hot q.
+    """
+    noise = sampling.verify
+    if draft.point_mass or draft.logits is None:
+        return _matched(draft, pick(logits, sampling.temperature, noise.at(position + 1, logits.shape[1], logits)))
+    p, q = law(logits, sampling.temperature), law(draft.logits, sampling.temperature)
+    q = _over(q, p.shape[-1])
+    count = draft.tokens.shape[1]
+    chosen = draft.tokens[..., None]
+    p_chosen, q_chosen = _gather(p[:, :count], chosen), _gather(q, chosen)
+    coins = torch.rand(p_chosen.shape, generator=noise.generator, device=p.device, dtype=p.dtype)
+    # A draft that its own law calls impossible was not drawn from that law: refuse it.
+    accepted = _leading((coins * q_chosen < p_chosen) & (q_chosen > 0))
+    row = accepted[:, None, None].expand(-1, 1, p.shape[-1])
+    p_next = p.gather(1, row)
+    q_next = torch.cat([q, torch.zeros_like(p[:, :1])], dim=1).gather(
+        1, row
+    )  # after full acceptance nothing is taken off
+    residual = (p_next - q_next).clamp_min(0)
+    residual = torch.where(residual.sum(-1, keepdim=True) > RESIDUAL_FLOOR, residual, p_next)
+    fresh = noise.at(position + 1, 1, p_next)
+    return Verdict(accepted, pick(residual.log(), 1.0, fresh)[:, 0])
+
+
+def _matched(draft: Draft, own: Tensor) -> Verdict:
+    accepted = _leading(draft.tokens == own[:, :-1])
+    return Verdict(accepted, own.gather(1, accepted[:, None])[:, 0])
+
+
+def _leading(agrees: Tensor) -> Tensor:
+    """Length [b] of the leading run of True in [b, N]."""
+    return agrees.int().cumprod(-1).sum(-1)
+
+
+def _gather(probabilities: Tensor, chosen: Tensor) -> Tensor:
+    """Probability [b, N] of ids [b, N, 1]; an id outside the vocabulary has none (C27)."""
+    vocab_size = probabilities.shape[-1]
+    inside = chosen < vocab_size
+    return (probabilities.gather(-1, chosen.clamp_max(vocab_size - 1)) * inside)[..., 0]
+
+
+def _over(q: Tensor, vocab_size: int) -> Tensor:
+    """q over the target's vocabulary: cut or padded with zeros."""
+    if q.shape[-1] >= vocab_size:
+        return q[..., :vocab_size]
+    return torch.nn.functional.pad(q, (0, vocab_size - q.shape[-1]))
