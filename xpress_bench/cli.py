@@ -10,13 +10,15 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from xpress_bench import __version__
 from xpress_bench.errors import UsageError, XpressError
 
 if TYPE_CHECKING:
+    from xpress_bench.records import Header
     from xpress_bench.settings import Settings
+    from xpress_bench.suites import Item
 
 # flag -> (key of the configuration, what it is)
 FLAGS: dict[str, tuple[str, str]] = {
@@ -45,6 +47,13 @@ commands:
 
 After the flags any setting can be given by its key, e.g. block_size=8 refiner.passes=4 (hydra overrides).
 """
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells a wrong command in one line, as every other mistake is told."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,9 +92,7 @@ def check(words: list[str]) -> int:
 
 def report(words: list[str]) -> int:
     """Print a run's report from its journal; needs no torch."""
-    parser = argparse.ArgumentParser(
-        prog="xpress-bench report", description="The report of a run, from its journal alone."
-    )
+    parser = Parser(prog="xpress-bench report", description="The report of a run, from its journal alone.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder or its journal.jsonl")
     parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
     parser.add_argument(
@@ -100,12 +107,11 @@ def show_report(folders: Sequence[Path], layout: str, field: str | None) -> int:
     from xpress_bench.analyse.summary import by, summarise
     from xpress_bench.publish import markdown, page, text
     from xpress_bench.records import read_run
-    from xpress_bench.suites import load_suite
 
     status = 0
     for folder in folders:
         measured = read_run(folder)
-        items = load_suite(measured.header.settings["suite"]).items
+        items = items_of(measured.header)
         content = page.page(summarise(measured, items), by(measured, items, field) if field else None)
         if layout == "markdown":
             print(markdown.markdown(content))
@@ -114,6 +120,21 @@ def show_report(folders: Sequence[Path], layout: str, field: str | None) -> int:
         if measured.footer is None or not measured.footer.complete or measured.footer.errors:
             status = 1
     return status
+
+
+def items_of(header: Header) -> tuple[Item, ...]:
+    """The items that a run's outputs are scored against; none, and a line on stderr, if the suite is not the run's."""
+    from xpress_bench.suites import load_suite
+
+    try:
+        suite = load_suite(header.settings["suite"])
+    except UsageError as error:
+        print(f"xpress-bench: no scores, the suite of this run is not here ({error})", file=sys.stderr)
+        return ()
+    if suite.sha256 != header.suite["sha256"]:
+        print(f"xpress-bench: no scores, suite {suite.name} has changed since this run", file=sys.stderr)
+        return ()
+    return suite.items
 
 
 def list_names(words: list[str]) -> int:
@@ -125,7 +146,7 @@ def list_names(words: list[str]) -> int:
     from xpress_bench.verifiers import VERIFIERS
 
     kinds = {each.kind: each for each in (TARGETS, DRAFTERS, REFINERS, VERIFIERS, SUITES)}
-    parser = argparse.ArgumentParser(prog="xpress-bench list", description="Registered names.")
+    parser = Parser(prog="xpress-bench list", description="Registered names.")
     parser.add_argument("kind", nargs="?", choices=list(kinds))
     chosen = parser.parse_args(words).kind
     for kind, registry in kinds.items():
@@ -154,7 +175,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 def settings_of(words: list[str], program: str) -> Settings:
     """Flags and overrides -> settings with the device resolved; the profile follows the device unless it was given."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog=program,
         description="Does a drafter, with or without refinement, make a model faster, and is the output the same?",
         epilog=EPILOG,

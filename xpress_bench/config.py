@@ -27,7 +27,7 @@ QUOTING = (
 
 def quote(value: str) -> str:
     """A hydra quoted string that stands for exactly `value` (C46)."""
-    # In a quoted string hydra reads \\' as a quote and backslashes before one in pairs; all others stand for themselves.
+    # In a quoted string hydra reads \\' as a quote and backslashes before one in pairs; others stand for themselves.
     body, run = [], 0
     for character in value:
         body.append(("\\" * run if character == "'" else "") + ("\\" if character == "'" else "") + character)
@@ -53,6 +53,8 @@ def settings_from(flags: Mapping[str, str], overrides: Sequence[str]) -> Setting
 def _refuse_unreadable(word: str) -> None:
     if "=" not in word:
         raise UsageError(f"{word!r} is neither a flag nor an override of the form key=value")
+    if word.startswith("~"):
+        raise UsageError(f"override {word!r}: a setting cannot be removed, only changed")
     if word.partition("=")[0].lstrip("+") in PARTS:
         part, _, value = word.partition("=")
         raise UsageError(f"override {word!r}: {part} is a group of settings; its name is set with {part}.name={value}")
@@ -78,6 +80,9 @@ def _freeze(config: DictConfig) -> Settings:
     for seed in body["seeds"]:
         if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
             raise UsageError(f"seeds {list(body['seeds'])}: {seed!r} is not a whole number of at least 0")
+    for verifier in body["verifiers"]:
+        if not isinstance(verifier, str):
+            raise UsageError(f"verifiers {list(body['verifiers'])}: {verifier!r} is no name")
     body["temperatures"] = tuple(_number("temperatures", value) for value in body["temperatures"])
     for name, kind in PARTS.items():
         body[name] = _build(kind, body[name], f"{name}.")
@@ -86,7 +91,7 @@ def _freeze(config: DictConfig) -> Settings:
 
 
 def _build(kind: type[Any], body: dict[str, Any], prefix: str) -> Any:
-    """A frozen settings object; every field that is declared as text or as yes/no is one."""
+    """A frozen settings object; every field that is declared as text, yes/no or a table is one."""
     known = {field.name: str(field.type) for field in fields(kind)}
     for name in body:
         if name not in known:
@@ -97,6 +102,8 @@ def _build(kind: type[Any], body: dict[str, Any], prefix: str) -> Any:
             raise UsageError(f"{prefix}{name} is {value!r}: give text, quoted if it looks like something else")
         if declared == "bool" and not isinstance(value, bool):
             raise UsageError(f"{prefix}{name} is {value!r}: give true or false")
+        if declared.startswith("dict") and not isinstance(value, dict):
+            raise UsageError(f"{prefix}{name} is {value!r}: give single options, e.g. {prefix}{name}.KEY=VALUE")
     return kind(**body)
 
 
@@ -113,7 +120,7 @@ def _explain(error: Exception, words: Sequence[str]) -> str:
         return f"no profile of that name; choose one of {', '.join(PROFILES)}"
     for word in words:
         key = word.lstrip("+").partition("=")[0]
-        if key in first:
+        if f"'{key}'" in first:
             near = difflib.get_close_matches(key, _known_keys(), n=2, cutoff=0.6)
             hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(_known_keys())}"
             return f"override {word!r}: there is no setting {key!r}; {hint}"

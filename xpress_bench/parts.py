@@ -45,7 +45,9 @@ def assemble(settings: Settings, only: str | None = None) -> Parts:
     torch.set_num_threads(settings.threads or torch.get_num_threads())
     drafter_settings = settings.drafter if only != "direct" else DrafterSettings(NONE)
     named = resolve_drafter(drafter_settings, settings.target)
-    refined = resolve_refiner(settings.refiner if only != "draft" else RefinerSettings(NONE), named, settings.target)
+    refined = resolve_refiner(
+        settings.refiner if only not in ("direct", "draft") else RefinerSettings(NONE), named, settings.target
+    )
     target = load_target(settings)
     tokenizer = load_tokenizer(settings.target)
     arms = [PlannedArm(Arm("direct", None, None, None, None, None), None, ())]

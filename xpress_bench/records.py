@@ -88,7 +88,7 @@ class Memory:
     """Peak memory of one arm, measured in a fresh process of its own. Unknown is None with a reason."""
 
     arm: str
-    kind: Literal["nvml_device_peak_minus_idle", "process_peak_rss"]
+    quantity: Literal["nvml_device_peak_minus_idle", "process_peak_rss"]
     peak_bytes: int | None
     torch_reserved_peak_bytes: int | None = None
     torch_allocated_peak_bytes: int | None = None
@@ -194,6 +194,8 @@ def to_line(record: Record) -> str:
 def from_line(line: str) -> Record:
     """The record of one line. Raises ValueError, KeyError or TypeError on anything else."""
     body = json.loads(line, parse_constant=_refuse_constant)
+    if not isinstance(body, dict):
+        raise TypeError(f"holds a {type(body).__name__}, not an object")
     kind = _KINDS[body.pop("kind")]
     if kind is Header:
         body["arms"] = tuple(Arm(**arm) for arm in body["arms"])
@@ -210,11 +212,13 @@ def read_run(path: Path) -> Run:
     """Read a run folder or a journal file. A torn last line is dropped; any other bad line is a UsageError."""
     file = path / JOURNAL if path.is_dir() else path
     if not file.is_file():
-        raise UsageError(f"no journal at {file}; give the run folder that `xpress-bench --suite …` printed")
+        raise UsageError(f"no journal at {file}; give the run folder that `xpress-bench --suite ...` printed")
     records = list(_records(file))
     headers = [record for record in records if isinstance(record, Header)]
     if len(headers) != 1 or records[0] is not headers[0]:
         raise UsageError(f"{file}: a journal starts with exactly one header, this one has {len(headers)}")
+    if headers[0].schema != SCHEMA:
+        raise UsageError(f"{file}: written in schema {headers[0].schema}, this version reads schema {SCHEMA}")
     footers = [record for record in records if isinstance(record, Footer)]
     return Run(
         header=headers[0],
@@ -227,11 +231,11 @@ def read_run(path: Path) -> Run:
 
 
 def _records(file: Path) -> Iterator[Record]:
-    lines = file.read_text(encoding="utf-8").split("\n")
-    torn = lines.pop()  # "" when the file ends with a newline, else a line that was cut while being written
+    lines = file.read_bytes().split(b"\n")
+    torn = lines.pop()  # empty when the file ends with a newline, else a line that was cut while being written
     for number, line in enumerate(lines, start=1):
         try:
-            yield from_line(line)
+            yield from_line(line.decode("utf-8"))
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{file}, line {number}: not a journal record ({error})") from error
     if torn and not lines:

@@ -98,6 +98,7 @@ class Settings:
             raise UsageError(f"batch_size {self.batch_size}: measured runs are at batch 1 for now")
         if self.dtype not in DTYPES:
             raise UsageError(f"dtype {self.dtype!r}: choose one of {', '.join(DTYPES)}")
+        self.conditions()  # refuses a temperature without a rule now, not after the models are loaded
 
     def conditions(self) -> tuple[Condition, ...]:
         """Temperature 0 has one rule, greedy; each temperature above it is run under every sampling verifier."""
@@ -120,7 +121,8 @@ class Settings:
     @classmethod
     def from_json(cls, text: str) -> Settings:
         """The settings that `to_json` wrote."""
-        body = {name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(text).items()}
+        body: dict[str, Any] = json.loads(text)
+        body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
         parts = {"target": TargetSettings, "drafter": DrafterSettings, "refiner": RefinerSettings}
         return cls(**body | {name: kind(**body[name]) for name, kind in parts.items()})
 

@@ -96,9 +96,10 @@ def _ours(name: str, file: Path) -> Suite:
 
 
 def _from_file(file: Path, name: str, version: str) -> Suite:
-    if not file.is_file():
-        raise UsageError(f"suite {file}: no such file")
-    raw = file.read_bytes()
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"suite {file}: {(error.strerror or str(error)).lower()}") from error
     items = tuple(_items(raw, file))
     if not items:
         raise UsageError(f"{file}: the suite is empty")
@@ -108,8 +109,8 @@ def _from_file(file: Path, name: str, version: str) -> Suite:
         version=version,
         sha256=hashlib.sha256(raw).hexdigest(),
         items=items,
-        budgets=_table(how, "output_budget"),
-        scorers=_table(how, "scorers"),
+        budgets=_table(how, "output_budget", int),
+        scorers=_table(how, "scorers", str),
         parity_margin=how.get("parity_margin"),
         smoke=tuple(how.get("smoke", ())),
     )
@@ -129,10 +130,10 @@ def _how(file: Path) -> dict[str, Any]:
     return body
 
 
-def _table(how: dict[str, Any], key: str) -> dict[str, Any]:
+def _table(how: dict[str, Any], key: str, kind: type[Any]) -> dict[str, Any]:
     table = how.get(key) or {}
-    if not isinstance(table, dict):
-        raise UsageError(f"suite setting {key!r} is {table!r}: give one value per category")
+    if not isinstance(table, dict) or not all(isinstance(value, kind) and value for value in table.values()):
+        raise UsageError(f"suite setting {key!r} is {table!r}: give one {kind.__name__} per category")
     return table
 
 
@@ -154,6 +155,7 @@ def _item(line: bytes, where: str, default_id: str) -> Item:
         raise UsageError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
     try:
         body = json.loads(line.decode("utf-8"))
+        json.dumps(body, ensure_ascii=False).encode("utf-8")  # half of an escaped pair, \ud800, is no text
     except UnicodeDecodeError as error:
         raise UsageError(f"{where}: not UTF-8 (byte {error.start})") from error
     except (ValueError, RecursionError) as error:
@@ -162,7 +164,7 @@ def _item(line: bytes, where: str, default_id: str) -> Item:
         raise UsageError(f"{where}: holds a {type(body).__name__}, not an object")
     if not isinstance(body.get("prompt"), str) or not body["prompt"].strip():
         raise UsageError(f"{where}: field 'prompt' is missing or empty")
-    known = {"id": default_id}
+    known: dict[str, Any] = {"id": default_id}
     for key in Item.__slots__:
         value = body.get(key)
         if value is not None:

@@ -35,7 +35,7 @@ def child(monkeypatch):
 def test_each_arm_has_its_own_process_in_order(settings, child):
     child(
         "import json, sys; print('loading'); "
-        "print(json.dumps({'arm': sys.argv[2], 'kind': 'process_peak_rss', 'peak_bytes': len(sys.argv[2])}))"
+        "print(json.dumps({'arm': sys.argv[2], 'quantity': 'process_peak_rss', 'peak_bytes': len(sys.argv[2])}))"
     )
     assert measure_arms(settings, ["direct", "refine"]) == [
         Memory("direct", "process_peak_rss", 6),
@@ -69,10 +69,10 @@ def test_a_child_that_hangs_is_ended(settings, child):
     assert found == Memory("draft", "process_peak_rss", None, reason="the memory pass did not end within 0.2 s")
 
 
-def test_a_failure_on_cuda_keeps_the_kind_of_a_board(settings, child):
+def test_a_failure_on_cuda_keeps_the_quantity_of_a_board(settings, child):
     settings.write_text(json.dumps({"device": "cuda:1"}))
     child("")
-    assert measure_arms(settings, ["draft"])[0].kind == "nvml_device_peak_minus_idle"
+    assert measure_arms(settings, ["draft"])[0].quantity == "nvml_device_peak_minus_idle"
 
 
 def test_the_real_child_reports_its_own_failure_in_one_line(settings, monkeypatch, capsys):
@@ -86,7 +86,7 @@ def test_the_real_child_reports_its_own_failure_in_one_line(settings, monkeypatc
     monkeypatch.setitem(sys.modules, "xpress_bench.measure.runner", SimpleNamespace(run_one_arm=lambda *_: None))
     memory.main()
     found = Memory(**json.loads(capsys.readouterr().out.splitlines()[-1]))
-    assert (found.arm, found.kind, found.reason) == ("refine", "process_peak_rss", None)
+    assert (found.arm, found.quantity, found.reason) == ("refine", "process_peak_rss", None)
 
 
 def test_the_resident_peak_is_in_bytes_and_never_falls():

@@ -82,9 +82,7 @@ def test_what_went_wrong_is_shown_with_its_reason():
 
 def test_run_folder_and_next_commands():
     assert texts(shown(exact_study()).lines, "run") == ["runs/r1/"]
-    assert texts(shown(exact_study()).lines, "next") == [
-        "xpress-bench explain runs/r1 | xpress-bench report runs/r1 --plot"
-    ]
+    assert texts(shown(exact_study()).lines, "next") == ["xpress-bench report runs/r1 --by category"]
 
 
 def test_conditions_have_headings_only_if_there_are_several():

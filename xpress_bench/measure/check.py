@@ -63,13 +63,12 @@ def validate(parts: Parts, planned: PlannedArm, prompt: Prompt, sampling: Sampli
     count = draft.tokens.shape[1]
     text = parts.tokenizer.decode(draft.tokens[0].tolist())
     say(f"  1 draft    tokens {_shape(draft.tokens)}, hidden {_shape(draft.hidden)}, text {text!r}")
-    refined = draft
+    logits = parts.target.verify(torch.cat([context.anchor[:, None], draft.tokens], dim=1), drafter.taps)
+    _verified(logits, count, parts, say)
     for refiner in planned.refiners:
         refined = refiner.refine(draft, context, sampling)
-    logits = parts.target.verify(torch.cat([context.anchor[:, None], refined.tokens], dim=1), drafter.taps)
-    _verified(logits, count, parts, say)
-    if planned.refiners:
         _aligned(parts, draft, refined, say)
+        draft = refined
 
 
 def _draft(parts: Parts, drafter: Drafter, prompt: Prompt, sampling: Sampling) -> tuple[Context, Draft]:
@@ -105,9 +104,10 @@ def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
         raise MisfitError(
             f"the refiner turns {_shape(draft.tokens)} tokens into {_shape(refined.tokens)}; it may not add or drop any"
         )
-    highest = int(refined.tokens.max()) if refined.tokens.numel() else 0
-    if highest >= parts.target.vocab_size:
-        raise MisfitError(f"the refiner gives id {highest}, the target has {parts.target.vocab_size}")
+    size = parts.target.vocab_size
+    outside = [token for token in refined.tokens[0].tolist() if not 0 <= token < size]
+    if outside:
+        raise MisfitError(f"the refiner gives id {outside[0]}, the target has ids 0..{size - 1}")
     embedded = parts.target.embed(refined.tokens)
     changed = int((refined.tokens != draft.tokens).sum())
     shapes = f"tokens {_shape(refined.tokens)}, logits {_shape(refined.logits)}, embedded {_shape(embedded)}"
@@ -116,7 +116,8 @@ def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
 
 def plan(settings: Settings, parts: Parts, prompts: list[Prompt], say: Say) -> None:
     """Run a few prompts once per arm and say how long the run will take and what it could tell apart."""
-    picked = [prompts[index * len(prompts) // PILOT] for index in range(min(PILOT, len(prompts)))]
+    count = min(PILOT, len(prompts))
+    picked = [prompts[index * len(prompts) // count] for index in range(count)]
     requests = Requests(parts.target, parts.tokenizer, parts.arms, picked, clock_for(settings.device))
     warm_up(requests, replace(settings, warmup=1))
     condition = settings.conditions()[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -36,6 +37,7 @@ class Journal:
         self._handle: IO[str] | None = None
 
     def __enter__(self) -> Self:
+        _drop_torn_line(self.file)
         self._handle = self.file.open("a", encoding="utf-8")
         return self
 
@@ -43,7 +45,8 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._handle is not None:
-            self._handle.close()
+            with suppress(OSError):  # what could not be written has been told by `write`
+                self._handle.close()
 
     def write(self, record: Record) -> None:
         """One line, handed to the operating system before this returns. Raises RunError when the disk refuses."""
@@ -57,3 +60,9 @@ class Journal:
             raise RunError(
                 f"{self.file}: {name}; what was written before stays readable with `xpress-bench report`"
             ) from error
+
+
+def _drop_torn_line(file: Path) -> None:
+    """A writer that was killed may have left half a line; the next line must not be glued to it."""
+    if file.is_file() and not (held := file.read_bytes()).endswith(b"\n"):
+        os.truncate(file, held.rfind(b"\n") + 1)

@@ -1,4 +1,7 @@
-"""One launch in a process of its own: `python -m xpress_bench.measure.launch RUN_FOLDER INDEX [ARGV…]`."""
+"""One launch in a process of its own: `python -m xpress_bench.measure.launch RUN_FOLDER INDEX [ARGV…]`.
+
+Its standard output is for its parent: the one line of an error, if there is one.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ def main() -> int:
         with progress_for(f"launch {index + 1} of {settings.launches}") as progress:
             launch(settings, folder, index, argv, progress)
     except XpressError as error:
-        print(f"xpress-bench: {error}", file=sys.stderr)
+        print(error)
         return error.exit_code
+    except KeyboardInterrupt:  # the parent gets it too, and says so
+        return 130
     return 0
 
 

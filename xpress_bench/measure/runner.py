@@ -24,7 +24,7 @@ from xpress_bench.measure.replay import replay
 from xpress_bench.measure.requests import Requests
 from xpress_bench.measure.schedule import Slot, schedule
 from xpress_bench.parts import Parts, assemble
-from xpress_bench.records import Cell, Footer, Header, Memory, Skipped, read_run
+from xpress_bench.records import JOURNAL, Cell, Footer, Header, Memory, Skipped, read_run
 from xpress_bench.settings import Settings
 from xpress_bench.suites import Suite, load_suite
 
@@ -228,18 +228,21 @@ def _append_memory(settings: Settings, folder: Path) -> None:
 
 def _launch_process(folder: Path, index: int, argv: Sequence[str]) -> None:
     command = [sys.executable, "-m", "xpress_bench.measure.launch", str(folder), str(index), *argv]
-    status = subprocess.run(command, check=False).returncode
-    if status != 0:
-        raise RunError(f"launch {index} ended with status {status}; what it measured is in {folder}")
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, encoding="utf-8", errors="replace")
+    told = done.stdout.strip().rpartition("\n")[2]
+    if done.returncode == UsageError.exit_code and told:
+        raise UsageError(told)
+    if done.returncode != 0:
+        told = told or f"launch {index + 1} ended with status {done.returncode}"
+        raise RunError(f"{told}; what was measured is in {folder}")
 
 
 def _close(folder: Path, complete: bool, seconds: float) -> None:
     """The footer, if there is anything to close."""
-    try:
-        measured = read_run(folder)
-    except UsageError:  # nothing was written: loading failed and has its own message
+    if not (folder / JOURNAL).stat().st_size:  # nothing was written: loading failed and has its own message
         _remove_empty(folder)
         return
+    measured = read_run(folder)
     errors = sum(cell.error is not None for cell in measured.cells)
     with Journal(folder) as journal:
         journal.write(Footer(len(measured.cells), errors, complete, round(seconds, 3)))

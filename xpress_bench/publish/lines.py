@@ -36,7 +36,7 @@ def closing_lines(summary: Summary) -> Iterator[Line]:
     if not summary.complete:
         yield "incomplete", "the journal has no footer that says it is complete: the run did not end by itself"
     yield "run", f"{summary.folder}/"
-    yield "next", f"xpress-bench explain {summary.folder} | xpress-bench report {summary.folder} --plot"
+    yield "next", f"xpress-bench report {summary.folder} --by category"
 
 
 def count(n: int, noun: str) -> str:

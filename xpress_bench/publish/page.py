@@ -92,7 +92,7 @@ def _section(summary: Summary, at: int, breakdown: Mapping[str, Summary]) -> Sec
 
 
 def _table(of: ConditionSummary) -> Table:
-    kinds = {one.memory.kind for one in of.arms if isinstance(one.memory, Memory)}
+    kinds = {one.memory.quantity for one in of.arms if isinstance(one.memory, Memory)}
     peak = _PEAKS[kinds.pop()] if len(kinds) == 1 else "peak memory"
     base = of.arms[0].arm.name
     names = ("arm", "median latency", "tokens/s", "tokens/step", "accepted", f"speed-up vs {base}")

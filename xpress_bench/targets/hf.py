@@ -160,7 +160,7 @@ def _first_line(error: BaseException) -> str:
 
 def _hint(where: str) -> str:
     if Path(where).exists():
-        return "The folder needs config.json and model.safetensors, or --target-gguf FILE."
+        return "The folder needs config.json and model.safetensors, or target.gguf_file=FILE."
     return "It is no local folder; a hub id needs a network, or HF_HUB_OFFLINE=1 with a filled cache."
 
 

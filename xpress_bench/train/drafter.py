@@ -124,7 +124,7 @@ def draft_states(model: BlockDiffusionModel, table: Tensor, blocks: Blocks) -> T
         queries = layer.self_attn.queries(normed, around_block)
         rows = rows + layer.self_attn.attend(queries, keys, values, blocks.mask)
         rows = rows + layer.mlp(layer.post_attention_layernorm(rows))
-    return model.norm(rows).unflatten(1, (A, B)).flatten(0, 1)  # type: ignore[no-any-return]
+    return model.norm(rows).unflatten(1, (A, B)).flatten(0, 1)
 
 
 def slot_loss(logits: Tensor, labels: Tensor, target_law: Tensor, weights: Tensor, ce: float, l1: float) -> Tensor:
@@ -182,7 +182,6 @@ def train_drafter(
     """
     torch.manual_seed(recipe.seed)
     model = Drafts(drafter, head).to(torch.bfloat16)
-    model.drafter.rotary.float()
     session = Session(folder, MasterWeights(model, recipe.rates), recipe.minutes)
     table = table.bfloat16()
     loss_of = torch.compile(slot_loss, dynamic=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,9 @@ def train_target(
 ) -> Qwen3ForCausalLM:
     """Train for `recipe.minutes` in `folder`, from which it resumes. `streams` are named tasks and prose."""
     torch.manual_seed(recipe.seed)
-    model = new_model(recipe.shape, tokenizer, recipe.context).to(torch.bfloat16)
+    model = new_model(recipe.shape, tokenizer, recipe.context)
+    for weight in model.parameters():  # the parameters only: rounded rotary frequencies would misplace far tokens
+        weight.data = weight.data.bfloat16()
     session = Session(folder, MasterWeights(model, recipe.rates), recipe.minutes)
     for layer in model.model.layers:
         layer.compile(dynamic=False)
@@ -91,7 +94,7 @@ def train_target(
         source = batches(shares, phase.rows, phase.length, seed=recipe.seed + session.step)
         # On CPU the flash kernel's backward is slower than plain matrix products until the scores outgrow the caches.
         model.config._attn_implementation = "eager" if phase.length <= 512 else "sdpa"
-        session.run(phase.until, lambda _, source=source, phase=phase: _backward(model, loss_of, source, phase))
+        session.run(phase.until, partial(_backward, model, loss_of, source, phase))
     model.config._attn_implementation = None
     return model
 
@@ -102,7 +105,9 @@ def weighted_loss(hidden: Tensor, head: Tensor, labels: Tensor, weights: Tensor)
     return (losses * weights).sum() / weights.sum().clamp_min(1.0)
 
 
-def _backward(model: Qwen3ForCausalLM, loss_of: Any, source: Batches, phase: Phase) -> dict[str, Any]:
+def _backward(
+    model: Qwen3ForCausalLM, loss_of: Any, source: Batches, phase: Phase, progress: float
+) -> dict[str, Any]:  # `progress`: what `Session.run` tells every loss; this one does not change on the way
     total = 0.0
     for _ in range(phase.accumulate):
         ids, weights = (torch.from_numpy(array) for array in next(source))

@@ -1,0 +1,128 @@
+"""The three validations: each passes on parts that fit, and each names what does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rig
+import tiny
+import torch
+from torch import Tensor
+
+from xpress_bench.drafters import Context, Draft
+from xpress_bench.drafters.toy import ScriptedDrafter
+from xpress_bench.errors import MisfitError
+from xpress_bench.measure import check
+from xpress_bench.measure.check import validate
+from xpress_bench.parts import Parts
+from xpress_bench.sampling import Sampling
+
+
+def said(made: Parts) -> list[str]:
+    lines: list[str] = []
+    sampling = Sampling(rig.GREEDY, 0, torch.device("cpu"))
+    validate(made, made.arms[2], rig.prompt(), sampling, lines.append)
+    return lines
+
+
+def refused(made: Parts) -> str:
+    with pytest.raises(MisfitError) as caught:
+        said(made)
+    return str(caught.value)
+
+
+def test_all_three_pass_and_say_shapes() -> None:
+    first, second, third = said(rig.parts())
+    assert "1 draft    tokens [1, 3]" in first
+    assert "'5 6 0'" in first
+    assert "logits [1, 4, 128], mass per position 1.000000..1.000000" in second
+    assert "tokens [1, 3]" in third
+    assert "1 changed" in third
+
+
+def test_all_three_pass_on_a_small_real_pipeline() -> None:
+    target = tiny.qwen3()
+    drafter = tiny.dflash(target, 4)
+    made = rig.parts(target, drafter, tiny.xpress(target, 4, 2))
+    assert [line[2:10] for line in said(made)] == ["1 draft ", "2 verify", "3 refine"]
+
+
+class TooMany(ScriptedDrafter):
+    def propose(self, context: Context, sampling: Sampling) -> Draft:
+        return Draft(torch.tensor([[5, 6, 7, 8]]))
+
+
+class OneRow(rig.Counting):
+    def verify(self, ids: Tensor, taps: tuple[int, ...]) -> Tensor:
+        return super().verify(ids, taps)[:, -1:]
+
+
+class NotFinite(rig.Counting):
+    def verify(self, ids: Tensor, taps: tuple[int, ...]) -> Tensor:
+        return super().verify(ids, taps) * torch.nan
+
+
+class NoFeatures(ScriptedDrafter):
+    taps = (0, 1)
+
+
+class Refining(rig.Fixing):
+    """Turns every draft into these tokens."""
+
+    def __init__(self, *tokens: int) -> None:
+        self.tokens = tokens
+
+    def refine(self, draft: Draft, context: Context, sampling: Sampling) -> Draft:
+        return Draft(torch.tensor([self.tokens]))
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (rig.parts(drafter=TooMany(rig.ahead, 4)), "the drafter offers 4 tokens for a block of 4 slots"),
+        (rig.parts(drafter=NoFeatures(rig.ahead, 4)), "features are none, 2 taps of 1 were asked for"),
+        (rig.parts(target=OneRow()), "the target's verify gives [1, 1, 128], expected [1, 4, 128]"),
+        (rig.parts(target=NotFinite()), "the target's logits are not finite"),
+        (rig.parts(refiner=Refining(5, 6)), "the refiner turns [1, 3] tokens into [1, 2]"),
+        (rig.parts(refiner=Refining(5, 6, 7, 8)), "the refiner turns [1, 3] tokens into [1, 4]"),
+        (rig.parts(refiner=Refining(5, 6, 128)), "the refiner gives id 128, the target has ids 0..127"),
+        (rig.parts(refiner=Refining(5, -1, 7)), "the refiner gives id -1"),
+    ],
+)
+def test_what_does_not_fit_is_named(made: Parts, told: str) -> None:
+    assert told in refused(made)
+
+
+def test_the_plan_counts_requests_and_runs_each_prompt_of_a_short_suite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, lines = rig.parts(), []
+    monkeypatch.setattr(check, "assemble", lambda settings: made)
+    ran: list[Any] = []
+    plain = check.Requests.run
+    monkeypatch.setattr(
+        check.Requests, "run", lambda self, slot, launch: ran.append(slot.prompt) or plain(self, slot, launch)
+    )
+    suite = rig.suite(tmp_path, "ab", "abc", "abcd")
+    check.check_and_plan(rig.settings(suite=str(suite), seeds=(0, 1), launches=2), lines.append)
+    assert set(ran) == {"ab", "abc", "abcd"}
+    assert "plan: suite own, 3 prompts, 0 skipped as too long, 3 arms" in lines
+    assert any("for 36 requests" in line for line in lines)  # 3 prompts x 2 seeds x 2 launches x 3 arms
+    assert any("effect   refine over direct: pilot" in line for line in lines)
+
+
+def test_an_arm_that_fails_stops_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Later(ScriptedDrafter):  # the first block, which is validated, is fine
+        def propose(self, context: Context, sampling: Sampling) -> Draft:
+            if len(context.tokens) > 6:
+                raise RuntimeError("no memory")
+            return super().propose(context, sampling)
+
+    made = rig.parts()
+    broken = rig.planned("draft", Later(rig.ahead, 4))
+    monkeypatch.setattr(check, "assemble", lambda settings: replace(made, arms=(made.arms[0], broken)))
+    with pytest.raises(MisfitError, match=r"arm draft fails on ab.*no memory"):
+        check.check_and_plan(rig.settings(suite=str(rig.suite(tmp_path, "ab"))), lambda line: None)

@@ -1,0 +1,137 @@
+"""The journal's lines: what is written comes back, nothing else is accepted, and a bad line is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xpress_bench.errors import UsageError
+from xpress_bench.records import (
+    Arm,
+    Cell,
+    Condition,
+    Footer,
+    Header,
+    Memory,
+    Record,
+    Replay,
+    Skipped,
+    Steps,
+    from_line,
+    read_run,
+    to_line,
+)
+
+GREEDY = Condition(0.0, "greedy")
+HEADER = Header(
+    run="r",
+    created_utc="2026-01-31T12:00:00+00:00",
+    argv=("--suite", "你好.jsonl"),
+    settings={"suite": "qa", "seeds": [0, 1]},
+    settings_sha256="0",
+    suite={"name": "qa"},
+    target={"name": "toy", "stop_ids": [1, 2]},
+    arms=(Arm("draft", "dflash", None, 8, 1, None, {"drafter": "ab"}),),
+    conditions=(GREEDY, Condition(0.7, "coupled")),
+    prompts=("p", "q"),
+    skipped=(Skipped("s", "too long"),),
+    versions={"torch": None},
+    git={},
+    machine={"hard": {"cpu": 2}},
+    profile="quick",
+    in_process=True,
+)
+STEPS = Steps((2, 1), (1, 1), (2, 2), ((4, 5), (6,)), ((4, 9), (6,)), (0.1, 0.2), (0.0, 0.1), (0.3, 0.4))
+CELL = Cell(0, "p", 1, "draft", 0, 2, GREEDY, 3, "abc", (4, 5, 6), "été\u2028", "eos", 1.5, 0.5, 0.5, 0.1, STEPS)
+RECORDS: list[Record] = [
+    HEADER,
+    CELL,
+    Cell(0, "q", 1, "draft", 0, 0, GREEDY, 3, "abc", error="RuntimeError: out of memory"),
+    Memory("draft", "process_peak_rss", 7),
+    Memory("draft", "nvml_device_peak_minus_idle", None, 1, 2, "GPU-1", "not readable"),
+    Replay("p", 1, "draft", GREEDY, 3, 5, None, None, None, "real"),
+    Footer(2, 1, True, 3.5),
+]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
+def test_a_record_comes_back_from_one_line(record: Record) -> None:
+    line = to_line(record)
+    assert "\n" not in line
+    assert from_line(line) == record
+
+
+def test_nan_is_refused_both_ways() -> None:
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="not JSON compliant"):
+            to_line(Footer(1, 0, True, value))
+    for text in ("NaN", "Infinity", "-Infinity"):
+        with pytest.raises(ValueError, match=f"{text} is not JSON"):
+            from_line(f'{{"kind":"footer","cells":1,"errors":0,"complete":true,"seconds":{text}}}')
+
+
+def journal(folder: Path, *lines: str | bytes) -> Path:
+    raw = [line.encode() if isinstance(line, str) else line for line in lines]
+    (folder / "journal.jsonl").write_bytes(b"\n".join(raw))
+    return folder
+
+
+def test_a_run_is_read_back(tmp_path: Path) -> None:
+    folder = journal(tmp_path, *map(to_line, RECORDS), "")
+    run = read_run(folder)
+    assert (run.header, run.footer, run.folder) == (HEADER, RECORDS[-1], tmp_path)
+    assert ([*run.cells], [*run.memory], [*run.replays]) == (RECORDS[1:3], RECORDS[3:5], RECORDS[5:6])
+    assert read_run(folder / "journal.jsonl") == run
+
+
+@pytest.mark.parametrize("cut", [1, 40, len(to_line(CELL).encode()) - 1])
+def test_a_torn_last_line_is_dropped(tmp_path: Path, cut: int) -> None:
+    run = read_run(journal(tmp_path, to_line(HEADER), to_line(CELL), to_line(CELL).encode()[:cut]))
+    assert (run.cells, run.footer) == ((CELL,), None)
+
+
+def test_a_line_torn_inside_a_character_is_dropped_too(tmp_path: Path) -> None:
+    torn = to_line(CELL).encode().partition("é".encode())[0] + b"\xc3"
+    assert read_run(journal(tmp_path, to_line(HEADER), torn)).cells == ()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"kind":"cell"',
+        b"5",
+        b"[]",
+        b"",
+        b"\xff",
+        b'{"kind":"cake"}',
+        b'{"cells":1}',
+        b'{"kind":"footer","cells":1,"errors":0,"complete":true,"seconds":NaN}',
+        b'{"kind":"footer","cells":1,"errors":0,"complete":true,"seconds":1,"more":2}',
+    ],
+)
+def test_a_bad_line_elsewhere_is_named(tmp_path: Path, bad: bytes) -> None:
+    with pytest.raises(UsageError, match=r"journal\.jsonl, line 2: not a journal record") as caught:
+        read_run(journal(tmp_path, to_line(HEADER), bad, to_line(CELL), ""))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], "has 0"),
+        ([to_line(HEADER)[:50]], "no complete line"),
+        ([to_line(CELL), to_line(HEADER), ""], "starts with exactly one header"),
+        ([to_line(HEADER), to_line(HEADER), ""], "has 2"),
+        ([to_line(HEADER).replace('"schema":1', '"schema":99'), ""], "schema 99"),
+    ],
+)
+def test_a_journal_without_its_header_is_refused(tmp_path: Path, lines: list[Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        read_run(journal(tmp_path, *lines))
+
+
+def test_a_missing_journal_says_what_to_give(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="give the run folder"):
+        read_run(tmp_path)
