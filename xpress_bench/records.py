@@ -8,8 +8,9 @@ It is the only bridge between measuring and analysing: nothing here imports torc
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -178,6 +179,11 @@ class Run:
     replays: tuple[Replay, ...]
     footer: Footer | None  # None: the run did not end by itself
     folder: Path
+
+
+def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+    """First index at which two outputs differ, the shorter length if one is a prefix of the other; None if equal."""
+    return next((i for i, (a, b) in enumerate(zip_longest(ours, theirs)) if a != b), None)
 
 
 Record = Header | Cell | Memory | Replay | Footer

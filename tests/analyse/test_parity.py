@@ -5,9 +5,9 @@ from runs import COUPLED, GREEDY, REJECTION, cell, failed, run
 from scipy import stats
 
 from xpress_bench.analyse.intervals import Interval, Unknown
-from xpress_bench.analyse.parity import first_difference, noise_floor, parity, score_difference
+from xpress_bench.analyse.parity import noise_floor, parity, score_difference
 from xpress_bench.analyse.reduce import select
-from xpress_bench.records import Replay
+from xpress_bench.records import Replay, first_difference
 
 
 def judge(cells, replays=(), scores=None, margin=0.02):

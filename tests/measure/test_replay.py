@@ -7,7 +7,7 @@ import rig
 import torch
 from torch import Tensor
 
-from xpress_bench.measure.replay import first_difference, replay
+from xpress_bench.measure.replay import replay
 from xpress_bench.records import Cell, Replay
 from xpress_bench.sampling import Sampling
 from xpress_bench.targets.toy import ToyTarget
@@ -64,8 +64,3 @@ def test_a_missing_or_an_extra_token_is_real(
     assert (found.position, (found.direct_token, found.arm_token), found.verdict) == (position, tokens, "real")
     assert found.gap is None
     assert found.tolerance is None
-
-
-def test_the_first_difference() -> None:
-    assert first_difference((1, 2, 3), (1, 4, 3)) == 1
-    assert first_difference((1, 2), (1, 2, 3)) == 2

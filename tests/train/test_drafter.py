@@ -9,7 +9,7 @@ from transformers import Qwen3Config
 
 from xpress_bench.drafters.block_diffusion import ContextCache
 from xpress_bench.train.distil import Lessons
-from xpress_bench.train.drafter import Drafts, DrafterRecipe, draft_states, draw_blocks, losses, slot_loss
+from xpress_bench.train.drafter import DrafterRecipe, Drafts, draft_states, draw_blocks, losses, slot_loss
 from xpress_bench.train.recipe import new_drafter
 
 DOCUMENT = 60  # tokens, of which the first 20 are the prompt

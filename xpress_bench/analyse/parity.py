@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Literal
 
 from xpress_bench.analyse.intervals import (
@@ -23,7 +22,7 @@ from xpress_bench.analyse.intervals import (
     median_interval,
 )
 from xpress_bench.analyse.reduce import Selection, unit_of
-from xpress_bench.records import Cell, Condition, Replay
+from xpress_bench.records import Cell, Condition, Replay, first_difference
 
 Outcome = Literal["shown", "refuted", "not shown"]
 Verdict = Literal["tie", "near_tie", "real"]
@@ -121,11 +120,6 @@ def score_difference(scores: Mapping[str, Mapping[str, float]], arm: str, direct
     share = exact_lower_bound(len(differences), len(differences))
     assert isinstance(share, Interval)
     return Interval(0.0, share.low - 1, 1 - share.low, "exact, no score changed", share.n)
-
-
-def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    """First index at which two outputs differ, the shorter length if one is a prefix of the other; None if equal."""
-    return next((i for i, (a, b) in enumerate(zip_longest(ours, theirs)) if a != b), None)
 
 
 def noise_floor(direct: Iterable[Cell]) -> Measure:

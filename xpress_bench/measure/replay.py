@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from xpress_bench.records import Cell, Replay
+from xpress_bench.records import Cell, Replay, first_difference
 from xpress_bench.sampling import Sampling
 from xpress_bench.targets import Target
 
@@ -27,6 +27,8 @@ def replay(target: Target, prompt: Sequence[int], direct: Cell, arm: Cell, sampl
     within a few rounding units. `real`: anything else, a missing or an extra token included.
     """
     position = first_difference(direct.ids, arm.ids)
+    if position is None:
+        raise ValueError(f"arm {arm.arm} on {arm.prompt}: nothing to replay, its ids are direct generation's")
     where = (direct.prompt, direct.seed, arm.arm, direct.condition, position)
     if position >= min(len(direct.ids), len(arm.ids)):
         own = direct.ids[position] if position < len(direct.ids) else -1
@@ -40,14 +42,6 @@ def replay(target: Target, prompt: Sequence[int], direct: Cell, arm: Cell, sampl
     near = NEAR * torch.finfo(target.dtype).eps * float(single[own].abs())
     verdict = "tie" if abs(gap) <= tolerance else "near_tie" if abs(gap) <= near else "real"
     return Replay(*where, own, other, gap, tolerance, verdict)  # type: ignore[arg-type]
-
-
-def first_difference(one: Sequence[int], other: Sequence[int]) -> int:
-    """Index of the first place where two id lists differ; the shorter length if one starts the other."""
-    for index, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
-            return index
-    return min(len(one), len(other))
 
 
 def _scores(target: Target, prefix: list[int], rows: int, sampling: Sampling) -> Tensor:
