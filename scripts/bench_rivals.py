@@ -26,7 +26,7 @@ from xpress_bench.measure.prompts import Prompt, prepare
 from xpress_bench.parts import Parts, assemble
 from xpress_bench.records import Condition
 from xpress_bench.sampling import Sampling
-from xpress_bench.suites import load_suite
+from xpress_bench.suites import load_suite, spread
 from xpress_bench.verifiers import VERIFIERS
 
 Loop = Callable[[Prompt], list[int]]
@@ -86,7 +86,8 @@ def main() -> None:
     settings = settings_from({"device": "cpu"}, [])
     dflash, lookup = assemble(settings), assemble(settings_from({"device": "cpu", "drafter.name": "prompt_lookup"}, []))
     suite = load_suite("qa")
-    prompts, _ = prepare(suite, suite.draw(count), dflash.tokenizer, settings.target, dflash.target.context, None)
+    fitting, _ = prepare(suite, dflash.tokenizer, settings.target, dflash.target.context, None)
+    prompts = list(spread(fitting, count))
     drafter = dflash.arms[1].drafter
     assistant = DFlashAssistant(drafter.model)  # type: ignore[union-attr]
     compare("direct / generate", ours(dflash, 0), theirs(dflash), prompts, repeats)

@@ -16,7 +16,7 @@ from xpress_bench.measure.prompts import Prompt, prepare
 from xpress_bench.parts import Parts, assemble
 from xpress_bench.records import Condition
 from xpress_bench.sampling import Sampling
-from xpress_bench.suites import load_suite
+from xpress_bench.suites import load_suite, spread
 from xpress_bench.verifiers import VERIFIERS
 
 GREEDY, COUPLED = Condition(0.0, "greedy"), Condition(1.0, "coupled")
@@ -33,8 +33,8 @@ def parts(drafter: str = "dflash", block_size: int = 8) -> Parts:
 def prompts(limit: int | None) -> list[Prompt]:
     suite, loaded = load_suite("qa"), parts()
     settings = settings_from({}, []).target
-    kept, _ = prepare(suite, suite.draw(limit), loaded.tokenizer, settings, loaded.target.context, None)
-    return kept
+    kept, _ = prepare(suite, loaded.tokenizer, settings, loaded.target.context, None)
+    return list(spread(kept, limit))
 
 
 def limits(prompt: Prompt) -> Limits:

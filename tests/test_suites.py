@@ -10,7 +10,7 @@ import pytest
 
 from xpress_bench import suites
 from xpress_bench.errors import UsageError
-from xpress_bench.suites import Item, Suite, load_suite
+from xpress_bench.suites import Item, Suite, load_suite, spread
 
 FOUR = b'{"prompt": "a"}\n{"prompt": "b"}\n{"prompt": "c"}\n{"prompt": "d"}\n'
 
@@ -109,11 +109,10 @@ def test_how_it_is_run_lies_beside_it(tmp_path: Path) -> None:
 
 def test_a_draw_keeps_the_share_of_each_category() -> None:
     items = tuple(Item(str(i), "?", category="ab"[i >= 30]) for i in range(40))  # 30 of a, 10 of b
-    suite = Suite("s", "1", "0", items)
-    drawn = suite.draw(8)
+    drawn = spread(items, 8)
     assert Counter(item.category for item in drawn) == {"a": 6, "b": 2}
     assert len(set(drawn)) == 8
-    assert suite.draw(None) == suite.draw(40) == suite.draw(99) == items
+    assert spread(items, None) == spread(items, 40) == spread(items, 99) == items
 
 
 def test_our_suite_is_refused_when_its_bytes_are_not_the_manifest_s(tmp_path: Path) -> None:

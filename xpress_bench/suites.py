@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from xpress_bench.errors import UsageError
 from xpress_bench.registry import Registry
@@ -55,11 +55,15 @@ class Suite:
         """Most new tokens of an item's answer."""
         return self.budgets.get(item.category, DEFAULT_BUDGET)
 
-    def draw(self, limit: int | None) -> tuple[Item, ...]:
-        """`limit` items at even distances in file order: items lie grouped by category, so each keeps its share."""
-        if limit is None or limit >= len(self.items):
-            return self.items
-        return tuple(self.items[index * len(self.items) // limit] for index in range(limit))
+
+T = TypeVar("T")
+
+
+def spread(things: Sequence[T], limit: int | None) -> Sequence[T]:
+    """`limit` of them at even distances: items lie grouped by category, so each category keeps its share."""
+    if limit is None or limit >= len(things):
+        return things
+    return [things[index * len(things) // limit] for index in range(limit)]
 
 
 SUITES: Registry[Path] = Registry("suites")

@@ -15,7 +15,7 @@ from torch import Tensor
 from xpress_bench.drafters import Context, Draft
 from xpress_bench.drafters.toy import ScriptedDrafter
 from xpress_bench.errors import MisfitError
-from xpress_bench.measure import check
+from xpress_bench.measure import check, ready
 from xpress_bench.measure.check import validate
 from xpress_bench.parts import Parts
 from xpress_bench.sampling import Sampling
@@ -100,7 +100,7 @@ def test_the_plan_counts_requests_and_runs_each_prompt_of_a_short_suite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, lines = rig.parts(), []
-    monkeypatch.setattr(check, "assemble", lambda settings: made)
+    monkeypatch.setattr(ready, "assemble", lambda settings, only: made)
     ran: list[Any] = []
     plain = check.Requests.run
     monkeypatch.setattr(
@@ -109,7 +109,7 @@ def test_the_plan_counts_requests_and_runs_each_prompt_of_a_short_suite(
     suite = rig.suite(tmp_path, "ab", "abc", "abcd")
     check.check_and_plan(rig.settings(suite=str(suite), seeds=(0, 1), launches=2), lines.append)
     assert set(ran) == {"ab", "abc", "abcd"}
-    assert "plan: suite own, 3 prompts, 0 skipped as too long, 3 arms" in lines
+    assert "plan: suite own, 3 of 3 prompts, 0 too long for the target, 3 arms" in lines
     assert any("for 36 requests" in line for line in lines)  # 3 prompts x 2 seeds x 2 launches x 3 arms
     assert any("effect   refine over direct: pilot" in line for line in lines)
 
@@ -123,6 +123,6 @@ def test_an_arm_that_fails_stops_the_plan(tmp_path: Path, monkeypatch: pytest.Mo
 
     made = rig.parts()
     broken = rig.planned("draft", Later(rig.ahead, 4))
-    monkeypatch.setattr(check, "assemble", lambda settings: replace(made, arms=(made.arms[0], broken)))
+    monkeypatch.setattr(ready, "assemble", lambda settings, only: replace(made, arms=(made.arms[0], broken)))
     with pytest.raises(MisfitError, match=r"arm draft fails on ab.*no memory"):
         check.check_and_plan(rig.settings(suite=str(rig.suite(tmp_path, "ab"))), lambda line: None)

@@ -34,7 +34,7 @@ ITEM = Item("p", "ab")
 
 def prepared(thinking: bool, *items: Item, budget: int = 8, context: int = 64) -> Any:
     suite, settings = Suite("s", "1", "0", items, budgets={"all": budget}), TargetSettings("toy", thinking=thinking)
-    return prepare(suite, items, Chatty(), settings, context, None)
+    return prepare(suite, Chatty(), settings, context, None)
 
 
 def test_c16_the_thinking_flag_changes_ids_and_hash_and_unset_is_off() -> None:
@@ -77,5 +77,5 @@ def test_c41_a_prompt_fits_whole_or_is_skipped_and_named(letters: int, budget: i
 
 def test_max_new_tokens_wins_over_the_suite_s_budget() -> None:
     suite = Suite("s", "1", "0", (ITEM,), budgets={"all": 8})
-    (prompt,), _ = prepare(suite, (ITEM,), Chatty(), TargetSettings("toy"), 64, 5)
+    (prompt,), _ = prepare(suite, Chatty(), TargetSettings("toy"), 64, 5)
     assert prompt.budget == 5

@@ -16,7 +16,7 @@ import torch
 from xpress_bench import cli
 from xpress_bench.drafters.toy import ScriptedDrafter
 from xpress_bench.errors import RunError, UsageError
-from xpress_bench.measure import runner
+from xpress_bench.measure import provenance, ready, runner
 from xpress_bench.measure.requests import Requests
 from xpress_bench.parts import Parts
 from xpress_bench.records import Cell, Run, read_run
@@ -31,7 +31,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Parts], Parts]:
     """Make every run load these parts."""
 
     def use(made: Parts) -> Parts:
-        monkeypatch.setattr(runner, "assemble", lambda settings, only=None: made)
+        monkeypatch.setattr(ready, "assemble", lambda settings, only=None: made)
         return made
 
     return use
@@ -139,12 +139,12 @@ def test_c02_the_header_tells_models_tokenizers_and_suites_apart(
     assert plain.header.settings_sha256 != thinking.header.settings_sha256
     assert thinking.header.settings["target"]["thinking"] is True
     model, other = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
-    assert runner._weights_hash(model) == runner._weights_hash(model) != runner._weights_hash(other)
-    assert runner._weights_hash(model.bfloat16()) != runner._weights_hash(model.float())
-    assert runner._weights_hash(None) is None
+    assert provenance.weights_hash(model) == provenance.weights_hash(model) != provenance.weights_hash(other)
+    assert provenance.weights_hash(model.bfloat16()) != provenance.weights_hash(model.float())
+    assert provenance.weights_hash(None) is None
     other_template = rig.Letters()
     other_template.chat_template = "{{ messages }}"  # type: ignore[assignment]
-    assert runner._tokenizer_hash(rig.Letters()) != runner._tokenizer_hash(other_template)
+    assert provenance.tokenizer_hash(rig.Letters()) != provenance.tokenizer_hash(other_template)
 
 
 def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path, load: Callable[[Parts], Parts]) -> None:
@@ -167,13 +167,13 @@ def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path, load: Callabl
 def test_a_run_that_cannot_start_leaves_no_folder(
     tmp_path: Path, load: Callable[[Parts], Parts], monkeypatch: pytest.MonkeyPatch, context: int | None
 ) -> None:
-    def refuse(settings: Settings) -> Parts:
+    def refuse(settings: Settings, only: str | None) -> Parts:
         raise UsageError("no target called 'toy'")
 
     if context:
         load(rig.parts(rig.Counting(context=context)))
     else:
-        monkeypatch.setattr(runner, "assemble", refuse)
+        monkeypatch.setattr(ready, "assemble", refuse)
     with pytest.raises(
         UsageError, match="no prompt fits the target; first reason: 2 prompt" if context else "no target"
     ):

@@ -7,7 +7,7 @@ returns a law per position; 3 what the refiner takes and gives aligns in slots, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,16 +17,16 @@ from torch import Tensor
 
 from xpress_bench.decode import context_of
 from xpress_bench.drafters import Context, Draft, Drafter
-from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.errors import MisfitError
 from xpress_bench.measure.clock import clock_for
-from xpress_bench.measure.prompts import Prompt, prepare
+from xpress_bench.measure.prompts import Prompt
+from xpress_bench.measure.ready import make_ready
 from xpress_bench.measure.requests import Requests
 from xpress_bench.measure.runner import warm_up
 from xpress_bench.measure.schedule import Slot
-from xpress_bench.parts import Parts, PlannedArm, assemble
+from xpress_bench.parts import Parts, PlannedArm
 from xpress_bench.sampling import Sampling, law
 from xpress_bench.settings import Settings
-from xpress_bench.suites import load_suite
 
 PILOT = 6  # prompts that are run to plan with
 Say = Callable[[str], None]
@@ -34,22 +34,15 @@ Say = Callable[[str], None]
 
 def check_and_plan(settings: Settings, say: Say) -> None:
     """Validate and plan, one line per finding. Raises MisfitError at the first thing that does not fit."""
-    suite = load_suite(settings.suite)
-    parts = assemble(settings)
-    prompts, skipped = prepare(
-        suite,
-        suite.draw(settings.limit),
-        parts.tokenizer,
-        settings.target,
-        parts.target.context,
-        settings.max_new_tokens,
-    )
-    if not prompts:
-        raise UsageError(f"suite {suite.name}: no prompt fits the target; first reason: {skipped[0].reason}")
+    ready = make_ready(settings)
+    parts, prompts = ready.parts, ready.prompts
     for planned in parts.arms[1:]:
         say(f"arm {planned.arm.name}")
         validate(parts, planned, prompts[0], Sampling(settings.conditions()[0], 0, parts.target.device), say)
-    say(f"plan: suite {suite.name}, {len(prompts)} prompts, {len(skipped)} skipped as too long, {len(parts.arms)} arms")
+    say(
+        f"plan: suite {ready.suite.name}, {len(prompts)} of {len(ready.suite.items)} prompts, "
+        f"{len(ready.skipped)} too long for the target, {len(parts.arms)} arms"
+    )
     plan(settings, parts, prompts, say)
 
 
@@ -114,7 +107,7 @@ def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
     say(f"  3 refine   {shapes}, {changed} changed")
 
 
-def plan(settings: Settings, parts: Parts, prompts: list[Prompt], say: Say) -> None:
+def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], say: Say) -> None:
     """Run a few prompts once per arm and say how long the run will take and what it could tell apart."""
     count = min(PILOT, len(prompts))
     picked = [prompts[index * len(prompts) // count] for index in range(count)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,16 +42,11 @@ def render(item: Item, tokenizer: Any, settings: TargetSettings) -> tuple[int, .
 
 
 def prepare(
-    suite: Suite,
-    items: Sequence[Item],
-    tokenizer: Any,
-    settings: TargetSettings,
-    context: int,
-    max_new_tokens: int | None,
+    suite: Suite, tokenizer: Any, settings: TargetSettings, context: int, max_new_tokens: int | None
 ) -> tuple[list[Prompt], list[Skipped]]:
     """Prompts that fit the context with their whole budget; those that do not, with the reason (C41). None is cut."""
     kept, skipped = [], []
-    for item in items:
+    for item in suite.items:
         prompt = Prompt(item, render(item, tokenizer, settings), max_new_tokens or suite.budget(item))
         if len(prompt.ids) + prompt.budget > context:
             need = f"{len(prompt.ids)} prompt tokens and a budget of {prompt.budget}"

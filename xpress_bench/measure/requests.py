@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ class Requests:
     """Runs slots on one target. Arms and prompts are found by name."""
 
     def __init__(
-        self, target: Target, tokenizer: Any, arms: tuple[PlannedArm, ...], prompts: list[Prompt], clock: Clock
+        self, target: Target, tokenizer: Any, arms: tuple[PlannedArm, ...], prompts: Sequence[Prompt], clock: Clock
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer

@@ -1,0 +1,80 @@
+"""The header of a journal: what was run, on what, with which code, by hashes wherever a name could mislead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import torch
+
+from xpress_bench.measure import machine
+from xpress_bench.measure.ready import Ready
+from xpress_bench.parts import Parts
+from xpress_bench.records import Header
+from xpress_bench.settings import Settings
+
+
+def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> Header:
+    """Everything needed to know what was run, on what, with which code."""
+    threads, suite, parts = torch.get_num_threads(), ready.suite, ready.parts
+    return Header(
+        run=name,
+        created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        argv=tuple(argv),
+        settings=asdict(settings) | {"threads": threads},
+        settings_sha256=settings.sha256(),
+        suite={
+            "name": suite.name,
+            "version": suite.version,
+            "sha256": suite.sha256,
+            "items": len(suite.items),
+            "selected": len(ready.prompts),
+            "parity_margin": suite.parity_margin,
+            "scorers": suite.scorers,
+        },
+        target=_target(settings, parts),
+        arms=tuple(planned.arm for planned in parts.arms),
+        conditions=settings.conditions(),
+        prompts=tuple(prompt.item.id for prompt in ready.prompts),
+        skipped=tuple(ready.skipped),
+        versions=machine.versions(),
+        git=machine.git_state(),
+        machine=machine.fingerprint(settings.device, threads) | {"before": machine.conditions(settings.device)},
+        profile=settings.profile,
+        in_process=settings.launches == 1,
+    )
+
+
+def _target(settings: Settings, parts: Parts) -> dict[str, Any]:
+    target, model = parts.target, getattr(parts.target, "model", None)
+    return {
+        "name": target.name,
+        "parameters": sum(weight.numel() for weight in model.parameters()) if model is not None else None,
+        "dtype": settings.dtype,
+        "device": settings.device,
+        "context": target.context,
+        "vocab_size": target.vocab_size,
+        "stop_ids": list(target.stop_ids),
+        "weights_sha256": weights_hash(model),
+        "tokenizer_sha256": tokenizer_hash(parts.tokenizer),
+        "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
+    }
+
+
+def weights_hash(model: Any) -> str | None:
+    """Hash of the loaded parameters themselves, so that it holds for files, GGUF and hub alike."""
+    if model is None:
+        return None
+    digest = sha256()
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(weight.detach().contiguous().view(torch.uint8).cpu().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    return sha256(repr((vocabulary, tokenizer.chat_template)).encode()).hexdigest()
