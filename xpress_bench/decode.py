@@ -94,16 +94,17 @@ def speculative(
 ) -> Output:
     """Arms B, C and on. prompt [1, n]. The first output id comes from the prompt pass and belongs to no round."""
     started = clock.stamp()
-    logits, features = target.prefill(prompt, drafter.taps)
+    logits, unseen = target.prefill(prompt, drafter.taps)  # features that the drafter has not seen yet
     token = pick(logits, sampling.temperature, sampling.target.at(prompt.shape[1], 1, logits))
     tokens = [*prompt[0].tolist(), int(token)]
     output = Output(tokens[-1:], "length", started, clock.stamp())
-    begun = False
     while (reason := stop_reason(output.ids, limits)) is None:
         stamps = [clock.stamp()]
-        if not begun:  # the drafter's own prompt pass is part of drafting: it is work that direct generation is spared
-            drafter.start(target, prompt, features)
-            begun = True
+        # Taking in the context is part of drafting: direct generation is spared that work.
+        if output.rounds:
+            drafter.observe(unseen)
+        else:
+            drafter.start(target, prompt, unseen)
         room = limits.max_new_tokens - len(output.ids)
         context = context_of(tokens, prompt, target)
         draft = drafter.propose(context, sampling)
@@ -115,14 +116,13 @@ def speculative(
         logits = target.verify(torch.cat([context.anchor[:, None], offered.tokens], dim=1), drafter.taps)
         verdict = verifier(offered, logits, context.position, sampling)
         accepted, new, before, after = read_once(verdict, draft, offered, bool(refiners))
+        unseen = target.commit(1 + accepted)
         stamps.append(clock.stamp())
         committed = up_to_stop([*after[:accepted], new], limits)
         output.ids += committed
         tokens += committed
         kept, after_refining = min(accepted, len(committed)), after if refiners else ()
         output.rounds.append(Round(len(after), kept, len(committed), before, after_refining, tuple(stamps)))
-        if stop_reason(output.ids, limits) is None:
-            drafter.observe(target.commit(1 + accepted))
     output.stop_reason = reason
     return output
 

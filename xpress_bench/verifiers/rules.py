@@ -43,9 +43,8 @@ def rejection(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -
     accepted = _leading((coins * q_chosen < p_chosen) & (q_chosen > 0))
     row = accepted[:, None, None].expand(-1, 1, p.shape[-1])
     p_next = p.gather(1, row)
-    q_next = torch.cat([q, torch.zeros_like(p[:, :1])], dim=1).gather(
-        1, row
-    )  # after full acceptance nothing is taken off
+    q = torch.cat([q, torch.zeros_like(p[:, :1])], dim=1)  # after full acceptance nothing is taken off
+    q_next = q.gather(1, row)
     residual = (p_next - q_next).clamp_min(0)
     residual = torch.where(residual.sum(-1, keepdim=True) > RESIDUAL_FLOOR, residual, p_next)
     fresh = noise.at(position + 1, 1, p_next)
