@@ -132,10 +132,11 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A prompt that no arm ran, and why (C41)."""
+    """A prompt that no arm ran, and why (C41). `tokens`: what it would have needed, its output budget included."""
 
     prompt: str
     reason: str
+    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

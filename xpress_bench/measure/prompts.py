@@ -48,9 +48,9 @@ def prepare(
     kept, skipped = [], []
     for item in suite.items:
         prompt = Prompt(item, render(item, tokenizer, settings), max_new_tokens or suite.budget(item))
-        if len(prompt.ids) + prompt.budget > context:
-            need = f"{len(prompt.ids)} prompt tokens and a budget of {prompt.budget}"
-            skipped.append(Skipped(item.id, f"{need} do not fit the context of {context}"))
+        need = len(prompt.ids) + prompt.budget
+        if need > context:
+            skipped.append(Skipped(item.id, f"with its budget longer than the context of {context} tokens", need))
         else:
             kept.append(prompt)
     return kept, skipped

@@ -28,7 +28,7 @@ class Answer:
 class AnswerRecipe:
     """How many answers, and of which kind. `sampled`: share drawn at temperature 1; the others are greedy."""
 
-    answers: int = 12_000
+    answers: int = 9_000
     sampled: float = 0.35
     prose: float = 0.15
     rows: int = 96

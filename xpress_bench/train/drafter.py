@@ -26,7 +26,7 @@ from xpress_bench.train.progressive import MasterWeights, Rates, Session
 class DrafterRecipe:
     """`lengths`: tokens per row, `anchors` blocks per row; `wide` is the share of steps at the largest block."""
 
-    minutes: float = 30.0
+    minutes: float = 21.0
     rows: int = 4
     length: int = 512
     anchors: int = 48

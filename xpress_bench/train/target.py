@@ -49,7 +49,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecipe:
-    minutes: float = 50.0
+    minutes: float = 62.5
     shape: Shape = Shape()
     context: int = 2048
     phases: tuple[Phase, ...] = (Phase(0.78, 8, 256, 4), Phase(1.0, 1, 2048, 4))
