@@ -117,7 +117,7 @@ def test_a_wrong_value_is_named_with_its_key(override: str) -> None:
 @pytest.mark.parametrize(
     ("profile", "expected"),
     [
-        ("quick", ((0.0,), ("coupled",), (0, 1, 2), 1, 32)),
+        ("quick", ((0.0,), ("coupled",), (0, 1, 2), 1, 28)),
         ("standard", ((0.0, 1.0), ("coupled",), (0, 1, 2), 3, None)),
         ("paper", ((0.0, 1.0), ("coupled", "rejection"), (0, 1, 2, 3, 4), 5, None)),
     ],
