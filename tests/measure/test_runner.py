@@ -175,7 +175,7 @@ def test_a_run_that_cannot_start_leaves_no_folder(
     else:
         monkeypatch.setattr(ready, "assemble", refuse)
     with pytest.raises(
-        UsageError, match="no prompt fits the target; first reason: 2 prompt" if context else "no target"
+        UsageError, match="no prompt fits the target; first reason: with its budget" if context else "no target"
     ):
         ran(tmp_path)
     assert list((tmp_path / "runs").iterdir()) == []
