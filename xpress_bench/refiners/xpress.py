@@ -33,11 +33,14 @@ class Mix(nn.Module):
         super().__init__()
         self.L = nn.Parameter(torch.zeros(rank, slots, slots))
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """rows [b, B, r] plus their causal mix, diagonal included."""
-        slots = rows.shape[1]
-        folded = self.L[:, :slots, :slots].tril()
-        return rows + torch.einsum("ckj,bjc->bkc", folded, rows)
+    def folded(self, slots: int) -> Tensor:
+        """Lower triangle plus identity [r, B, B]: one product then does the mixing and the residual sum."""
+        return self.L[:, :slots, :slots].tril() + torch.eye(slots, dtype=self.L.dtype, device=self.L.device)
+
+    def forward(self, rows: Tensor, folded: Tensor | None = None) -> Tensor:
+        """rows [b, B, r] plus their causal mix, diagonal included; `folded` saves folding again."""
+        folded = self.folded(rows.shape[1]) if folded is None else folded
+        return torch.matmul(folded, rows.permute(2, 1, 0)).permute(2, 1, 0)
 
 
 class Mlp(nn.Module):
@@ -76,10 +79,10 @@ class XPressHead(nn.Module):
         parts = torch.cat([self.down_h(hidden), self.down_g(summary)], dim=-1)
         return F.linear(parts, self.in_proj.weight[:, : parts.shape[-1]])
 
-    def bias(self, block_part: Tensor, previous: Tensor) -> Tensor:
-        """Logit corrections [b, B, V]; previous [b, B] is the token before each slot."""
+    def bias(self, block_part: Tensor, previous: Tensor, folded: Tensor | None = None) -> Tensor:
+        """Logit corrections [b, B, V]; previous [b, B] is the token before each slot, `folded` the folded mixer."""
         token_part = F.linear(self.w1(previous), self.in_proj.weight[:, 2 * self.config.rank :])
-        rows = self.mix(block_part + token_part)
+        rows = self.mix(block_part + token_part, folded)
         return self.w2(rows + self.mlp(rows))  # type: ignore[no-any-return]
 
 
@@ -98,11 +101,11 @@ class XPress:
     def refine(self, draft: Draft, context: Context, sampling: Sampling) -> Draft:
         if draft.logits is None or draft.hidden is None:
             raise MisfitError("xpress needs a drafter with hidden states and logits, such as dflash")
-        shared = self.head.block_part(draft.hidden)
+        shared, folded = self.head.block_part(draft.hidden), self.head.mix.folded(draft.hidden.shape[1])
         tokens, logits = draft.tokens, draft.logits
         for _ in range(self.passes):
             before = torch.cat([context.previous[:, None], context.anchor[:, None], tokens[:, :-1]], dim=1)
-            logits = draft.logits + self.head.bias(shared, before)[:, 1:]
+            logits = draft.logits + self.head.bias(shared, before, folded)[:, 1:]
             settled = tokens
             tokens = pick(logits, sampling.temperature, draft.noise)
             if tokens.device.type == "cpu" and torch.equal(tokens, settled):
