@@ -14,10 +14,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from xpress_bench.errors import UsageError
-from xpress_bench.settings import DrafterSettings, RefinerSettings, Settings, TargetSettings
+from xpress_bench.settings import PARTS, Settings
 
 PROFILES = ("quick", "standard", "paper")
-PARTS: dict[str, type[Any]] = {"target": TargetSettings, "drafter": DrafterSettings, "refiner": RefinerSettings}
 OPEN_KEYS = ("drafter.params.", "refiner.params.")  # a part's own options are not listed in the schema
 QUOTING = (
     "quote a value that holds spaces, commas, equals signs, brackets or quotes, for hydra and for the shell: "

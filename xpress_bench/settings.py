@@ -51,6 +51,10 @@ class RefinerSettings:
     params: dict[str, Any] = field(default_factory=dict)
 
 
+# Groups of settings inside a run's, by key.
+PARTS: dict[str, type[Any]] = {"target": TargetSettings, "drafter": DrafterSettings, "refiner": RefinerSettings}
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """One run. `limit` None takes every prompt; otherwise a draw spread evenly over the suite's categories."""
@@ -123,8 +127,7 @@ class Settings:
         """The settings that `to_json` wrote."""
         body: dict[str, Any] = json.loads(text)
         body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
-        parts = {"target": TargetSettings, "drafter": DrafterSettings, "refiner": RefinerSettings}
-        return cls(**body | {name: kind(**body[name]) for name, kind in parts.items()})
+        return cls(**body | {name: kind(**body[name]) for name, kind in PARTS.items()})
 
     def sha256(self) -> str:
         """Hash of everything that can change a result; the output folder can not."""

@@ -27,6 +27,7 @@ from xpress_bench.measure.schedule import Slot
 from xpress_bench.parts import Parts, PlannedArm
 from xpress_bench.sampling import Sampling, law
 from xpress_bench.settings import Settings
+from xpress_bench.suites import spread
 
 PILOT = 6  # prompts that are run to plan with
 Say = Callable[[str], None]
@@ -109,8 +110,7 @@ def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
 
 def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], say: Say) -> None:
     """Run a few prompts once per arm and say how long the run will take and what it could tell apart."""
-    count = min(PILOT, len(prompts))
-    picked = [prompts[index * len(prompts) // count] for index in range(count)]
+    picked = spread(prompts, PILOT)
     requests = Requests(parts.target, parts.tokenizer, parts.arms, picked, clock_for(settings.device))
     warm_up(requests, replace(settings, warmup=1))
     condition = settings.conditions()[0]
