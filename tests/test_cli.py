@@ -103,7 +103,7 @@ def embedded_target() -> Any:
         (lambda config: {"num_target_layers": config["num_target_layers"] + 1}, "number of target layers is"),
         (lambda config: {"dflash_config": config["dflash_config"] | {"target_layer_ids": [999]}}, "taps layer 999"),
         (lambda config: {"sample_from_anchor": True}, "block layout is shift"),
-        (lambda config: {"architectures": ["LlamaForCausalLM"]}, "is no drafter this version reads"),
+        (lambda config: {"architectures": ["LlamaModel"]}, "is no drafter this version reads"),
     ],
     ids=["hidden", "vocabulary", "layers", "taps", "layout", "architecture"],
 )

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 FLAGS: dict[str, tuple[str, str]] = {
     "suite": ("suite", "qa, or FILE.jsonl with a prompt per line"),
     "target": ("target.name", "embedded, a hub id, or a folder of a transformers causal LM"),
-    "drafter": ("drafter.name", "none, dflash, prompt_lookup, a plug-in, a hub id, or a checkpoint folder"),
-    "refiner": ("refiner.name", "auto, none, xpress, a plug-in, a hub id, or a checkpoint folder"),
+    "drafter": ("drafter.name", "none, dflash, draft_model, prompt_lookup, a plug-in, a hub id, or a folder"),
+    "refiner": ("refiner.name", "auto, none, xpress, markov, a plug-in, a hub id, or a checkpoint folder"),
     "verifier": ("verifiers", "rule above temperature 0: coupled, rejection, or both with a comma"),
     "seeds": ("seeds", "comma-separated, e.g. 0,1,2; repeats at temperature 0"),
     "limit": ("limit", "prompts at most, spread evenly over the suite"),
@@ -46,6 +46,23 @@ commands:
   xpress-bench train --help                the recipe of the embedded models
 
 After the flags any setting can be given by its key, e.g. block_size=8 refiner.passes=4 (hydra overrides).
+"""
+
+TRAIN_STEPS = ("data", "tokenizer", "target", "answers", "drafter", "refiner", "markov", "draft_model", "all")
+TRAIN_EPILOG = """\
+steps, in this order:
+  data           fetch licence-clean prose (network)
+  tokenizer      byte-level BPE over prose and tasks
+  target         a small Qwen3 from scratch
+  answers        what the target says to train-split prompts, and what it saw while saying it
+  drafter        DFlash drafter against the frozen target
+  refiner        xPress head together with that drafter
+  markov         Markov head beside the same drafter, for comparison
+  draft_model    small autoregressive draft model
+  all            all of them
+
+Drafters for another model: data, then answers and on, with target.name=FOLDER_OR_HUB_ID and a --work of its own.
+Settings are those of xpress_bench/train/recipe.py, e.g. drafter.minutes=5 answers.answers=500 shape.layers=3.
 """
 
 
@@ -159,10 +176,23 @@ def list_names(words: list[str]) -> int:
 
 
 def train(words: list[str]) -> int:
-    """The recipe that made the embedded models."""
-    from xpress_bench.train.recipe import main as recipe
+    """The recipe that made the embedded models, or a step of it."""
+    parser = Parser(
+        prog="xpress-bench train",
+        description="The recipe of the embedded models. Every step can be stopped and goes on where it was.",
+        epilog=TRAIN_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("step", choices=TRAIN_STEPS)
+    parser.add_argument("--work", type=Path, default=Path("train"), help="folder for everything made on the way")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="any setting of the recipe by its key")
+    options = parser.parse_intermixed_args(words)  # settings may stand behind --work
+    from xpress_bench.config import overridden
+    from xpress_bench.train import recipe
 
-    return recipe(words)
+    recipe.run(options.step, options.work, overridden(recipe.Recipe(), options.overrides))
+    return 0
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -1,13 +1,15 @@
-"""Flags and overrides -> frozen `Settings`. The only place that knows hydra."""
+"""Flags and overrides -> frozen settings, of a run or of the recipe. The only place that knows hydra."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any
+from dataclasses import asdict, fields, is_dataclass
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hydra import compose, initialize_config_module
+from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
@@ -17,6 +19,10 @@ from xpress_bench.errors import UsageError
 from xpress_bench.settings import PARTS, Settings
 
 PROFILES = ("quick", "standard", "paper")
+T = TypeVar("T")
+OVERRIDDEN = "overridden"
+WANTED = {int: "a whole number", float: "a number", str: "text, quoted if it looks like something else",
+          bool: "true or false"}  # fmt: skip
 OPEN_KEYS = ("drafter.params.", "refiner.params.")  # a part's own options are not listed in the schema
 QUOTING = (
     "quote a value that holds spaces, commas, equals signs, brackets or quotes, for hydra and for the shell: "
@@ -40,13 +46,48 @@ def settings_from(flags: Mapping[str, str], overrides: Sequence[str]) -> Setting
     Raises UsageError, one line, for an override that does not parse, a key that does not exist, or a bad value.
     """
     words = [f"{key}={value}" for key, value in flags.items()] + [_opened(word) for word in overrides]
+    return _freeze(_composed(words, "config"))
+
+
+def overridden(defaults: T, overrides: Sequence[str]) -> T:
+    """A dataclass of settings, nested ones included, with hydra overrides applied.
+
+    Raises UsageError, one line, for an override that does not parse, a key that does not exist, or a bad value.
+    """
+    ConfigStore.instance().store(name=OVERRIDDEN, node=OmegaConf.create(asdict(defaults)))  # type: ignore[call-overload]
+    found: T = _thaw(type(defaults), OmegaConf.to_container(_composed(overrides, OVERRIDDEN), resolve=False), "")
+    return found
+
+
+def _thaw(kind: Any, value: Any, key: str) -> Any:
+    """`value` as the declared `kind`: a dataclass, a tuple, an optional, a number, text or yes/no."""
+    if is_dataclass(kind) and isinstance(value, dict):
+        hints = get_type_hints(kind)
+        return kind(**{name: _thaw(hints[name], part, f"{key}.{name}".strip(".")) for name, part in value.items()})
+    if get_origin(kind) is UnionType:
+        return None if value is None else _thaw(get_args(kind)[0], value, key)
+    if get_origin(kind) is tuple and isinstance(value, list):
+        kinds = get_args(kind)
+        kinds = kinds[:1] * len(value) if kinds[-1] is Ellipsis else kinds
+        if len(kinds) == len(value):
+            return tuple(_thaw(one, part, f"{key}.{i}") for i, (one, part) in enumerate(zip(kinds, value, strict=True)))
+    if get_origin(kind) is dict and isinstance(value, dict):
+        return value
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is kind:
+        return value
+    raise UsageError(f"{key} is {value!r}: give {WANTED.get(kind, 'a list like the default, or single parts of it')}")
+
+
+def _composed(words: Sequence[str], name: str) -> DictConfig:
     for word in words:
         _refuse_unreadable(word)
     try:
         with initialize_config_module("xpress_bench.conf", version_base="1.3"):
-            return _freeze(compose("config", overrides=words))
+            return compose(name, overrides=list(words))
     except (HydraException, OmegaConfBaseException) as error:
-        raise UsageError(_explain(error, words)) from error
+        raise UsageError(_explain(error, words, name)) from error
 
 
 def _refuse_unreadable(word: str) -> None:
@@ -112,7 +153,7 @@ def _number(key: str, value: Any) -> float:
     return float(value)
 
 
-def _explain(error: Exception, words: Sequence[str]) -> str:
+def _explain(error: Exception, words: Sequence[str], name: str) -> str:
     """One line for a person: the word that hydra refused, and the nearest key."""
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if "profile" in first and "Could not find" in first:
@@ -120,15 +161,16 @@ def _explain(error: Exception, words: Sequence[str]) -> str:
     for word in words:
         key = word.lstrip("+").partition("=")[0]
         if f"'{key}'" in first:
-            near = difflib.get_close_matches(key, _known_keys(), n=2, cutoff=0.6)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(_known_keys())}"
+            known = _known_keys(name)
+            near = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
             return f"override {word!r}: there is no setting {key!r}; {hint}"
     return first
 
 
-def _known_keys() -> list[str]:
+def _known_keys(name: str) -> list[str]:
     with initialize_config_module("xpress_bench.conf", version_base="1.3"):
-        return list(_dotted(OmegaConf.to_container(compose("config")), ""))
+        return list(_dotted(OmegaConf.to_container(compose(name)), ""))
 
 
 def _dotted(node: Any, prefix: str) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from xpress_bench.checkpoints import xpress
+from xpress_bench.checkpoints import markov, xpress
 from xpress_bench.checkpoints.files import locate, read_json, weights_sha256
 from xpress_bench.drafters import DRAFTERS, Drafter
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.records import Arm
 from xpress_bench.refiners import REFINERS, Refiner
 from xpress_bench.settings import DrafterSettings, RefinerSettings, Settings, TargetSettings
@@ -19,7 +19,14 @@ from xpress_bench.targets import TARGETS, Target
 
 NONE = "none"
 # The table of public formats: the first architecture of config.json -> who loads it.
-DRAFTER_OF = {"DFlashDraftModel": "dflash", xpress.ARCHITECTURE: "dflash", "Qwen3XPressForCausalLM": "dflash"}
+DRAFTER_OF = {
+    "DFlashDraftModel": "dflash",
+    xpress.ARCHITECTURE: "dflash",
+    "Qwen3XPressForCausalLM": "dflash",
+    markov.ARCHITECTURE: "dflash",
+}
+# Heads that a checkpoint may hold, by the refiner that computes them; of several the first is taken.
+HEADS = {"xpress": xpress, "markov": markov}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ def assemble(settings: Settings, only: str | None = None) -> Parts:
     arms = [PlannedArm(Arm("direct", None, None, None, None, None), None, ())]
     if named.name != NONE:
         drafter = DRAFTERS.get(named.name)(named, target, settings.block_size)
+        check_tokenizer(drafter, tokenizer, target.name)
         arms.append(_arm("draft", named, drafter, None, None))
         if refined.name != NONE:
             refiner = REFINERS.get(refined.name)(refined, target, drafter)
@@ -91,6 +99,23 @@ def load_tokenizer(settings: TargetSettings) -> Any:
         raise UsageError(f"target {where!r}: its tokenizer does not load ({str(error).splitlines()[0]})") from error
 
 
+def check_tokenizer(drafter: Drafter, tokenizer: Any, target: str) -> None:
+    """A drafter that has a `tokenizer` of its own must mean by every shared id what the target means by it (C27).
+
+    Ids beyond the smaller vocabulary are not compared: versions of one tokenizer differ by tokens added at the end.
+    """
+    own = getattr(drafter, "tokenizer", None)
+    if own is None:
+        return
+    ours, theirs = ({index: token for token, index in each.get_vocab().items()} for each in (own, tokenizer))
+    for index in range(1 + min(max(ours), max(theirs))):
+        if ours.get(index) != theirs.get(index):
+            raise MisfitError(
+                f"drafter {own.name_or_path} and target {target!r} have different tokenizers: id {index} is "
+                f"{ours.get(index)!r} in the drafter's and {theirs.get(index)!r} in the target's"
+            )
+
+
 def resolve_drafter(settings: DrafterSettings, target: TargetSettings) -> DrafterSettings:
     """A registry name stays; a checkpoint (folder or hub id) becomes the name of its format's loader and a path."""
     if settings.name == NONE or settings.name in DRAFTERS:
@@ -100,8 +125,10 @@ def resolve_drafter(settings: DrafterSettings, target: TargetSettings) -> Drafte
     folder = locate(settings.name, settings.revision)
     architectures = read_json(folder / "config.json").get("architectures") or ["none named"]
     loader = DRAFTER_OF.get(architectures[0])
+    if loader is None and str(architectures[0]).endswith("ForCausalLM"):
+        loader = "draft_model"
     if loader is None:
-        known = f"known: {', '.join(DRAFTER_OF)}"
+        known = f"known: {', '.join(DRAFTER_OF)}, or a causal LM (*ForCausalLM)"
         raise UsageError(f"{folder}: architecture {architectures[0]!r} is no drafter this version reads; {known}")
     return replace(settings, name=loader, path=str(folder))
 
@@ -113,14 +140,16 @@ def resolve_refiner(settings: RefinerSettings, drafter: DrafterSettings, target:
     if settings.name == NONE:
         return settings
     if settings.name in REFINERS:
-        inside = drafter.path and xpress.holds_head(Path(drafter.path))
+        inside = drafter.path and settings.name in HEADS and HEADS[settings.name].holds_head(Path(drafter.path))
         return replace(settings, path=drafter.path) if settings.path is None and inside else settings
     if not Path(settings.name).expanduser().is_dir() and "/" not in settings.name:
         raise UsageError(f"{REFINERS.unknown(settings.name)}; a checkpoint is given as a folder or hub id owner/name")
     folder = locate(settings.name, settings.revision)
-    if not xpress.holds_head(folder):
-        raise UsageError(f"{folder}: holds no refiner this version reads (tensors named {xpress.PREFIX}*)")
-    return replace(settings, name="xpress", path=str(folder))
+    head = _head_in(folder)
+    if head == NONE:
+        known = " or ".join(f"{kind.PREFIX}*" for kind in HEADS.values())
+        raise UsageError(f"{folder}: holds no refiner this version reads (tensors named {known})")
+    return replace(settings, name=head, path=str(folder))
 
 
 def _own_head(settings: RefinerSettings, drafter: DrafterSettings, target: TargetSettings) -> RefinerSettings:
@@ -128,8 +157,13 @@ def _own_head(settings: RefinerSettings, drafter: DrafterSettings, target: Targe
         return replace(settings, name=NONE)
     if drafter.path is None:
         return replace(settings, name="xpress" if target.name == "embedded" else NONE)
-    holds = xpress.holds_head(Path(drafter.path))
-    return replace(settings, name="xpress" if holds else NONE, path=drafter.path if holds else None)
+    head = _head_in(Path(drafter.path))
+    return replace(settings, name=head, path=drafter.path if head != NONE else None)
+
+
+def _head_in(folder: Path) -> str:
+    """The refiner whose head the folder's weights hold, or `none`."""
+    return next((name for name, kind in HEADS.items() if kind.holds_head(folder)), NONE)
 
 
 def _arm(

@@ -42,7 +42,7 @@ class DrafterSettings:
 
 @dataclass(frozen=True, slots=True)
 class RefinerSettings:
-    """`name`: a registry name (`none`, `xpress`) or a checkpoint folder. `passes`: K; None is the checkpoint's own."""
+    """`name`: a registry name (`none`, `xpress`, `markov`) or a checkpoint. `passes`: K; None: the checkpoint's own."""
 
     name: str
     path: str | None = None

@@ -260,7 +260,7 @@ def test_the_hash_follows_the_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"denoising_steps": 2}, "drafts in one step"),
+        ({"denoising_steps": 8}, "denoising_steps is 8: a block of 8 slots has 7 to denoise; choose 1..7"),
         ({"params": {"depth": 1}}, "depth"),
         ({"path": None}, "needs weights"),
     ],
@@ -269,3 +269,11 @@ def test_settings_that_dflash_does_not_know_are_refused(settings: dict[str, Any]
     write(tmp_path, CONFIG, released())
     with pytest.raises(UsageError, match=words):
         load(DrafterSettings(**{"name": "dflash", "path": str(tmp_path)} | settings), TARGET, None)
+
+
+def test_denoising_steps_are_counted_against_the_block_size_in_use(tmp_path: Path) -> None:
+    write(tmp_path, CONFIG, released())
+    settings = DrafterSettings("dflash", path=str(tmp_path), denoising_steps=2)
+    assert load(settings, TARGET, 3).denoising_steps == 2
+    with pytest.raises(UsageError, match=r"steps is 2: a block of 2 slots has 1 to denoise; choose 1$"):
+        load(settings, TARGET, 2)

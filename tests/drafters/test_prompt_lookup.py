@@ -84,3 +84,8 @@ def test_a_draft_fits_the_room_that_is_left(room: int, count: int) -> None:
 def test_wrong_parameters_are_named(params: dict[str, object], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         load(DrafterSettings("prompt_lookup", params=params), tiny.qwen3(layers=1), None)
+
+
+def test_a_copy_has_no_denoising_steps() -> None:
+    with pytest.raises(UsageError, match="denoising_steps is 2: prompt_lookup copies in one step"):
+        load(DrafterSettings("prompt_lookup", denoising_steps=2), tiny.qwen3(layers=1), None)

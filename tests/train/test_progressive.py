@@ -53,6 +53,8 @@ def test_a_session_goes_on_where_it_stopped(tmp_path: Path) -> None:
     first = model()
     session = Session(tmp_path, MasterWeights(first, Rates()), minutes=60)
     session.run(1.0, losses(first, after=3))
+    with (tmp_path / "losses.jsonl").open("a") as log:
+        log.write('{"step": 4}\n{"step": 5')  # what came after the checkpoint, the last line cut short
     second = model()
     session = Session(tmp_path, MasterWeights(second, Rates()), minutes=60)
     assert session.step == 3

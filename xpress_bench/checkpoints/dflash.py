@@ -15,6 +15,7 @@ from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.targets import Target
 
 ARCHITECTURE = "DFlashDraftModel"
+DSPARK = "Qwen3DSparkModel"  # the same drafter with a Markov head beside it
 HEADS = ("xpress_head.", "markov_head.", "confidence_head.", "candidate_selector.")  # other parts of a checkpoint
 # Options of newer checkpoints that change what the network computes: refused until they are built, never ignored.
 UNSUPPORTED = {
@@ -83,8 +84,18 @@ def _refuse_other_formats(body: dict[str, Any], nested: dict[str, Any], file: Pa
         value = nested.get(key, body.get(key))
         if value is not None and value != neutral:
             raise UsageError(f"{file}: sets {key}={value!r}, which this version does not compute")
-    if body.get("sample_from_anchor"):
-        raise MisfitError(f"{file}: block layout is shift (sample_from_anchor=true), and this drafter is fill-in")
+    refuse_shift(body, file, "drafter")
+
+
+def refuse_shift(body: dict[str, Any], file: Path, part: str) -> None:
+    """Refuse the layout whose slot 0 predicts too (methods.md 1); DeepSpec's own configs mean it without saying so."""
+    flag = body.get("sample_from_anchor")
+    if flag or (flag is None and DSPARK in (body.get("architectures") or ())):
+        said = "true" if flag else f"absent, which is true for {DSPARK}"
+        raise MisfitError(
+            f"{file}: block layout is shift (sample_from_anchor is {said}), and this {part} is fill-in; "
+            "use a checkpoint with sample_from_anchor=false"
+        )
 
 
 def _whole(value: Any, key: str, least: int, file: Path) -> int:

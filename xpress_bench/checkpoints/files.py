@@ -28,7 +28,8 @@ def locate(where: str, revision: str | None) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
-        patterns = ["config.json", "*.safetensors", "*.safetensors.index.json"]
+        # Weights with their index and config, and what a tokenizer is made of; nothing that can run code.
+        patterns = ["*.safetensors", "*.json", "merges.txt", "vocab.txt", "tokenizer.model"]
         return Path(snapshot_download(where, revision=revision, allow_patterns=patterns))
     except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise UsageError(

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from xpress_bench.checkpoints.dflash import refuse_shift
 from xpress_bench.checkpoints.files import load_into, read_json, tensor_names
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.targets import Target
@@ -37,8 +38,7 @@ def read_config(folder: Path) -> HeadConfig:
     """Parse the `xpress_*` keys. Raises UsageError naming the key that is missing or wrong."""
     file = folder / "config.json"
     body = read_json(file)
-    if body.get("sample_from_anchor"):
-        raise MisfitError(f"{file}: block layout is shift (sample_from_anchor=true), and this refiner is fill-in")
+    refuse_shift(body, file, "refiner")
     if body.get("xpress_candidate_topc"):
         raise UsageError(
             f"{file}: sets xpress_candidate_topc={body['xpress_candidate_topc']}, which this version does not compute"

@@ -78,4 +78,5 @@ DrafterFactory = Callable[[DrafterSettings, "Target", "int | None"], Drafter]  #
 
 DRAFTERS: Registry[DrafterFactory] = Registry("drafters")
 DRAFTERS.add("dflash", "xpress_bench.drafters.block_diffusion:load", "block diffusion over target features (DFlash)")
+DRAFTERS.add("draft_model", "xpress_bench.drafters.draft_model:load", "a small causal LM with the target's tokenizer")
 DRAFTERS.add("prompt_lookup", "xpress_bench.drafters.prompt_lookup:load", "copies what followed the last n-gram")

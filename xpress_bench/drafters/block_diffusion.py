@@ -8,6 +8,7 @@ are those of the z-lab checkpoints.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +22,7 @@ from xpress_bench.checkpoints import dflash as checkpoint
 from xpress_bench.checkpoints.dflash import BlockConfig
 from xpress_bench.checkpoints.files import locate
 from xpress_bench.drafters import Context, Draft
+from xpress_bench.drafters.denoising import commit, commit_counts
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import DrafterSettings
@@ -142,12 +144,22 @@ class BlockDiffusionModel(nn.Module):
 
 
 class BlockDiffusion:
-    """The DFlash drafter behind the `Drafter` seam: one denoising step, fill-in (slot k predicts position s + k)."""
+    """The DFlash drafter behind the `Drafter` seam, fill-in layout: slot k predicts position s + k.
 
-    denoising_steps = 1
+    With one denoising step every slot is a sample of its own law. With more, a slot also depends on later slots that
+    were committed before it, so the draft is a point mass.
+    """
 
-    def __init__(self, model: BlockDiffusionModel, target: Target, block_size: int, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        model: BlockDiffusionModel,
+        target: Target,
+        block_size: int,
+        folder: Path | None = None,
+        denoising_steps: int = 1,
+    ) -> None:
         self.folder = folder
+        self.denoising_steps = denoising_steps
         self.model = model
         self.target = target
         self.block_size = block_size
@@ -163,12 +175,35 @@ class BlockDiffusion:
         if slots < 2:
             return Draft(context.anchor.new_empty(context.anchor.shape[0], 0))
         masks = context.anchor.new_full((context.anchor.shape[0], slots - 1), self.model.config.mask_token_id)
-        block = self.target.embed(torch.cat([context.anchor[:, None], masks], dim=1))
-        hidden = self.model(block, self._cache)
-        logits = self.target.head(hidden[:, 1:])
-        noise = sampling.draft.at(context.position + 1, slots - 1, logits)
-        tokens = pick(logits, sampling.temperature, noise)
-        return Draft(tokens, logits, hidden, noise, point_mass=noise is None)
+        hidden, logits = self._forward(context.anchor, masks)
+        noise = sampling.draft.at(context.position + 1, slots - 1, logits)  # a slot keeps its noise through all steps
+        choose = partial(pick, temperature=sampling.temperature, noise=noise)
+        if self.denoising_steps > 1:
+            hidden, logits = self._denoise(context.anchor, hidden, logits, choose)
+        return Draft(choose(logits), logits, hidden, noise, point_mass=noise is None or self.denoising_steps > 1)
+
+    def _denoise(
+        self, anchor: Tensor, hidden: Tensor, logits: Tensor, choose: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Go on from the first step's states [b, B, H] and logits [b, N, V]; a slot keeps those that committed it.
+
+        A later step sees a committed slot's token as its input, so what it says there is no prediction.
+        """
+        committed = torch.zeros_like(logits[..., 0], dtype=torch.bool)
+        *counts, _ = commit_counts(logits.shape[1], self.denoising_steps)  # the last step commits all that is left
+        for count in counts:
+            tokens = choose(logits)
+            committed = commit(committed, logits, tokens, count)
+            seen = tokens.masked_fill(~committed, self.model.config.mask_token_id)
+            new_hidden, new_logits = self._forward(anchor, seen)
+            logits = torch.where(committed[..., None], logits, new_logits)
+            hidden = torch.where(F.pad(committed, (1, 0))[..., None], hidden, new_hidden)  # the anchor's: the last
+        return hidden, logits
+
+    def _forward(self, anchor: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """States [b, 1 + N, H] of the block of the anchor [b] and slots [b, N], and logits [b, N, V] of its slots."""
+        hidden = self.model(self.target.embed(torch.cat([anchor[:, None], slots], dim=1)), self._cache)
+        return hidden, self.target.head(hidden[:, 1:])
 
     def observe(self, features: Tensor | None) -> None:
         if features is None:
@@ -197,13 +232,22 @@ def load(settings: DrafterSettings, target: Target, block_size: int | None) -> B
     folder = locate(_where(settings, target), settings.revision)
     config = checkpoint.read_config(folder)
     checkpoint.check_fit(config, target, folder)
-    if settings.denoising_steps != 1:
-        raise UsageError(f"drafter.denoising_steps is {settings.denoising_steps}: dflash drafts in one step")
     if settings.params:
         raise UsageError(f"dflash knows no drafter.params, got {', '.join(sorted(settings.params))}")
+    block_size = block_size or config.block_size
+    _check_steps(settings.denoising_steps, block_size)
     model = BlockDiffusionModel(config).to(device=target.device, dtype=target.dtype).eval()
     checkpoint.load_drafter(model, folder)
-    return BlockDiffusion(model, target, block_size or config.block_size, folder)
+    return BlockDiffusion(model, target, block_size, folder, settings.denoising_steps)
+
+
+def _check_steps(steps: int, block_size: int) -> None:
+    slots = block_size - 1
+    if not 1 <= steps <= slots:
+        raise UsageError(
+            f"drafter.denoising_steps is {steps}: a block of {block_size} slots has {slots} to denoise; "
+            f"choose {'1' if slots == 1 else f'1..{slots}'}"
+        )
 
 
 def _where(settings: DrafterSettings, target: Target) -> str:

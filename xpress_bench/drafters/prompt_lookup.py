@@ -61,6 +61,8 @@ def load(settings: DrafterSettings, target: Target, block_size: int | None) -> P
     unknown = set(settings.params) - {"max_ngram"}
     if unknown:
         raise UsageError(f"prompt_lookup knows drafter.params.max_ngram, not {', '.join(sorted(unknown))}")
+    if settings.denoising_steps != 1:
+        raise UsageError(f"drafter.denoising_steps is {settings.denoising_steps}: prompt_lookup copies in one step")
     max_ngram = settings.params.get("max_ngram", 3)
     if not isinstance(max_ngram, int) or isinstance(max_ngram, bool) or max_ngram < 1:
         raise UsageError(f"drafter.params.max_ngram is {max_ngram!r}: give a whole number of at least 1")

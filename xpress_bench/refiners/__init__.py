@@ -1,4 +1,4 @@
-"""Refiners: correct a proposed block in parallel, before verification. A refiner edits a draft, never chooses one."""
+"""Refiners: correct a proposed block before verification. A refiner edits a draft, never chooses one."""
 
 from __future__ import annotations
 
@@ -29,3 +29,4 @@ RefinerFactory = Callable[[RefinerSettings, "Target", "Drafter"], Refiner]
 
 REFINERS: Registry[RefinerFactory] = Registry("refiners")
 REFINERS.add("xpress", "xpress_bench.refiners.xpress:load", "K parallel Jacobi passes of a small causal head (xPress)")
+REFINERS.add("markov", "xpress_bench.refiners.markov:load", "one left-to-right walk of a first-order head (DSpark)")

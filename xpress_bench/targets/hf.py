@@ -54,8 +54,12 @@ class HfTarget:
         return self._forward(ids.clamp_max(self.vocab_size - 1), taps, logits_to_keep=0)
 
     def commit(self, keep: int) -> Tensor | None:
-        self._cache.crop(keep - self._rows)
+        self.drop(self._rows - keep)
         return None if self._features is None else self._features[:, :keep]
+
+    def drop(self, count: int) -> None:
+        """Roll back the last `count` tokens of the cache, whatever forwards they came with."""
+        self._cache.crop(-count)
 
     def embed(self, ids: Tensor) -> Tensor:
         table: Tensor = self.model.get_input_embeddings().weight
@@ -105,7 +109,7 @@ def load(settings: TargetSettings, device: str, dtype: str, where: str | None = 
     try:
         model = AutoModelForCausalLM.from_pretrained(where, **options)
     except (OSError, ValueError, ImportError, KeyError) as error:
-        raise UsageError(f"target {where!r} does not load: {_first_line(error)}. {_hint(where)}") from error
+        raise UsageError(f"model {where!r} does not load: {_first_line(error)}. {_hint(where)}") from error
     # Not `dtype` again: `to` would round the rotary frequencies as well, which from_pretrained keeps in float32.
     model = model.to(device=device).eval()
     model.generation_config = _plain_generation(model)
@@ -124,9 +128,9 @@ def refuse_unless_rollback(target: HfTarget) -> None:
             target.commit(1)
         held = target.cached
     except (RuntimeError, ValueError, AttributeError, NotImplementedError) as error:
-        raise MisfitError(f"target {target.name!r}: its cache cannot be rolled back ({_first_line(error)})") from error
+        raise MisfitError(f"model {target.name!r}: its cache cannot be rolled back ({_first_line(error)})") from error
     if held != 4:
-        raise MisfitError(f"target {target.name!r}: after rolling back 2 of 6 tokens its cache holds {held}, not 4")
+        raise MisfitError(f"model {target.name!r}: after rolling back 2 of 6 tokens its cache holds {held}, not 4")
 
 
 def _plain_generation(model: Any) -> GenerationConfig:

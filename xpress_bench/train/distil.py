@@ -10,10 +10,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
-from xpress_bench.train.data import Stream, chat_halves
-from xpress_bench.train.tasks import sample
+from xpress_bench.train.tasks import TASKS, sample
+from xpress_bench.train.tasks.open_prompts import open_prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A prompt that the target shall answer. Prompts of one `kind` have answers of like length."""
+
+    ids: list[int]
+    budget: int
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,65 +34,116 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRecipe:
-    """How many answers, and of which kind. `sampled`: share drawn at temperature 1; the others are greedy."""
+    """How many answers, and to what: open prompts, prose to go on with, long profiles, and for the rest our tasks.
 
-    answers: int = 9_000
-    sampled: float = 0.35
-    prose: float = 0.15
-    rows: int = 96
-    max_prompt: int = 320
+    `sampled`: share of answers drawn at temperature 1; the others are greedy. `batch_tokens` bounds a batch's prompt
+    and answer tokens together.
+    """
+
+    answers: int = 12_000
+    sampled: float = 0.3
+    open: float = 0.25
+    prose: float = 0.12
+    long: float = 0.05
+    batch_tokens: int = 40_000
+    max_prompt: int = 1_850
+    long_from: int = 500  # prompt tokens of a long profile
     max_new_tokens: int = 160
-    prose_new_tokens: int = 96
     seed: int = 11
 
 
-def prompts(tokenizer: PreTrainedTokenizerFast, prose: Stream, recipe: AnswerRecipe) -> list[tuple[list[int], int]]:
-    """(prompt ids, budget) of train-split tasks in chat format and of prose to be continued, shortest first."""
+def prompts(tokenizer: Any, prose: list[str], recipe: AnswerRecipe, excluded: frozenset[str]) -> list[Wanted]:
+    """Prompts of every kind as ids. A prompt whose question is in `excluded` (see `asked`) is left out."""
     rng = random.Random(recipe.seed)
-    found: list[tuple[list[int], int]] = []
-    while len(found) < recipe.answers:
-        if rng.random() < recipe.prose:
-            length = rng.randint(24, 128)
-            start = rng.randrange(len(prose.ids) - length)
-            found.append((prose.ids[start : start + length].tolist(), recipe.prose_new_tokens))
-            continue
-        prompt = tokenizer(chat_halves(tokenizer, sample(rng, "train"))[0], add_special_tokens=False)["input_ids"]
-        if len(prompt) <= recipe.max_prompt:
-            found.append((prompt, recipe.max_new_tokens))
-    return found
+    shares = {"open": recipe.open, "prose": recipe.prose, "long": recipe.long}
+    shares["task"] = 1 - sum(shares.values())
+    kinds = rng.choices(list(shares), weights=list(shares.values()), k=recipe.answers)
+    return [
+        Wanted(_opening(tokenizer, rng, prose), 96, kind)
+        if kind == "prose"
+        else _task(tokenizer, rng, kind, recipe, excluded)
+        for kind in kinds
+    ]
 
 
-def answer_all(
-    model: Any, tokenizer: PreTrainedTokenizerFast, wanted: list[tuple[list[int], int]], recipe: AnswerRecipe
-) -> Iterator[list[Answer]]:
-    """Answers of the target, one batch of `recipe.rows` prompts at a time, in an order shuffled over batches.
+def _task(tokenizer: Any, rng: random.Random, kind: str, recipe: AnswerRecipe, excluded: frozenset[str]) -> Wanted:
+    """A prompt of the kind that fits; drawn again until it does."""
+    while True:
+        category, text = _prompt(rng, kind)
+        ids = chat(tokenizer, text)
+        least = recipe.long_from if kind == "long" else 0
+        if least <= len(ids) <= recipe.max_prompt and asked(text) not in excluded:
+            return Wanted(ids, recipe.max_new_tokens, category)
 
-    Batches hold prompts of like length, so that padding is small; a part of the batches is sampled at temperature 1.
+
+def asked(prompt: str) -> str:
+    """The question of a prompt without the rules around it: its first sentence or line, in small letters."""
+    return prompt.split("\n")[0].split("?")[0].strip().lower()
+
+
+def chat(tokenizer: Any, text: str) -> list[int]:
+    """Ids of a user's turn and the opening of the answer; the plain text for a tokenizer without a chat template."""
+    if tokenizer.chat_template:
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
+        )
+    ids: list[int] = tokenizer(text, add_special_tokens=not tokenizer.chat_template)["input_ids"]
+    return ids
+
+
+def _prompt(rng: random.Random, kind: str) -> tuple[str, str]:
+    if kind == "open":
+        return kind, open_prompt(rng)
+    example = TASKS["profile"](rng, "train") if kind == "long" else sample(rng, "train")
+    return (kind if kind == "long" else example.category), example.prompt
+
+
+def _opening(tokenizer: Any, rng: random.Random, prose: list[str]) -> list[int]:
+    """24 to 128 tokens from somewhere in a document."""
+    text = rng.choice(prose)
+    start = rng.randrange(max(1, len(text) - 800))
+    ids: list[int] = tokenizer(text[start : start + 800], add_special_tokens=False)["input_ids"]
+    return ids[: rng.randint(24, 128)]
+
+
+def answer_all(model: Any, tokenizer: Any, wanted: list[Wanted], recipe: AnswerRecipe) -> Iterator[list[Answer]]:
+    """Answers of the target, a batch at a time, batches in shuffled order.
+
+    A batch holds prompts of one kind and like length, so that it ends together and is padded little; a part of the
+    batches is sampled at temperature 1.
     """
-    ordered = sorted(wanted, key=lambda pair: (pair[1], len(pair[0])))
-    batches = [ordered[start : start + recipe.rows] for start in range(0, len(ordered), recipe.rows)]
     rng = random.Random(recipe.seed + 1)
+    batches = list(_batches(sorted(wanted, key=lambda one: (one.kind, len(one.ids))), recipe.batch_tokens))
     rng.shuffle(batches)
     torch.manual_seed(recipe.seed)
     for batch in batches:
         yield answer_batch(model, tokenizer, batch, sampled=rng.random() < recipe.sampled)
 
 
+def _batches(ordered: list[Wanted], tokens: int) -> Iterator[list[Wanted]]:
+    batch: list[Wanted] = []
+    for one in ordered:
+        width = len(one.ids) + one.budget
+        if batch and (one.kind != batch[0].kind or width * (len(batch) + 1) > tokens):
+            yield batch
+            batch = []
+        batch.append(one)
+    if batch:
+        yield batch
+
+
 @torch.inference_mode()
-def answer_batch(
-    model: Any, tokenizer: PreTrainedTokenizerFast, batch: list[tuple[list[int], int]], sampled: bool
-) -> list[Answer]:
+def answer_batch(model: Any, tokenizer: Any, batch: list[Wanted], sampled: bool) -> list[Answer]:
     """One left-padded `generate` call."""
-    width = max(len(prompt) for prompt, _ in batch)
-    pad, stop = int(tokenizer.pad_token_id), int(tokenizer.eos_token_id)
-    ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt, _ in batch])
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt, _ in batch])
+    width = max(len(one.ids) for one in batch)
+    stop = int(tokenizer.eos_token_id)
+    pad = stop if tokenizer.pad_token_id is None else int(tokenizer.pad_token_id)
+    ids = torch.tensor([[pad] * (width - len(one.ids)) + one.ids for one in batch], device=model.device)
+    mask = torch.tensor([[0] * (width - len(one.ids)) + [1] * len(one.ids) for one in batch], device=model.device)
     options: dict[str, Any] = {"do_sample": True, "top_k": 0, "top_p": 1.0} if sampled else {"do_sample": False}
-    budget = max(budget for _, budget in batch)
+    budget = max(one.budget for one in batch)
     output = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=budget, pad_token_id=pad, **options)
-    return [
-        Answer(prompt, _until(row, stop)) for (prompt, _), row in zip(batch, output[:, width:].tolist(), strict=True)
-    ]
+    return [Answer(one.ids, _until(row, stop)) for one, row in zip(batch, output[:, width:].tolist(), strict=True)]
 
 
 def _until(ids: list[int], stop: int) -> list[int]:
@@ -115,17 +174,19 @@ class Lessons:
 
 
 @torch.inference_mode()
-def teach(model: Any, answers: list[Answer], taps: tuple[int, ...], rows: int = 32) -> Lessons:
+def teach(model: Any, answers: list[Answer], taps: tuple[int, ...], batch_tokens: int = 8_192) -> Lessons:
     """Run the target once over every answer. Features are kept in bfloat16: they are inputs, not labels."""
     ordered = sorted(answers, key=lambda answer: len(answer.prompt) + len(answer.answer))
     pieces: list[tuple[Tensor, Tensor]] = []
-    for start in range(0, len(ordered), rows):
-        batch = [answer.prompt + answer.answer for answer in ordered[start : start + rows]]
+    while len(pieces) < len(ordered):
+        shortest = len(ordered[len(pieces)].prompt) + len(ordered[len(pieces)].answer)
+        rows = ordered[len(pieces) : len(pieces) + max(1, batch_tokens // shortest)]
+        batch = [one.prompt + one.answer for one in rows]
         width = max(map(len, batch))
-        ids = torch.tensor([ids + [0] * (width - len(ids)) for ids in batch])
-        output = model.model(input_ids=ids, use_cache=False, output_hidden_states=[tap + 1 for tap in taps])
-        features = torch.cat([output.hidden_states[tap + 1] for tap in taps], dim=-1).bfloat16()
-        final = output.last_hidden_state.bfloat16()
+        ids = torch.tensor([ids + [0] * (width - len(ids)) for ids in batch], device=model.device)
+        output = model.base_model(input_ids=ids, use_cache=False, output_hidden_states=[tap + 1 for tap in taps])
+        features = torch.cat([output.hidden_states[tap + 1] for tap in taps], dim=-1).bfloat16().cpu()
+        final = output.last_hidden_state.bfloat16().cpu()
         pieces += [(features[row, : len(ids)], final[row, : len(ids)]) for row, ids in enumerate(batch)]
     order = list(range(len(ordered)))
     random.Random(5).shuffle(order)

@@ -1,199 +1,151 @@
-"""Train a DFlash drafter and an xPress head together against a frozen target (methods.md 2.3 and 4.4).
+"""Train what drafts and refines, against a frozen target: DFlash alone, DFlash with xPress, a Markov head.
 
-Blocks start at random anchors inside the target's own answers. A block sees the target's features strictly before its
-anchor and itself, in both directions. The head learns to correct from true tokens (teacher forcing) and from its own
-(free-running rounds); the drafter keeps a loss of its own, so that it stays a good drafter without the head.
+All three learn from the same blocks with the same loss (methods.md 2.3, 3.3, 4.4). The xPress head learns to correct
+from true tokens (teacher forcing) and from its own (free-running rounds) while the drafter keeps a loss of its own, so
+that it stays a good drafter without the head. The Markov head learns beside a drafter that no longer moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from xpress_bench.drafters.block_diffusion import BlockDiffusionModel
+from xpress_bench.refiners.markov import MarkovHead
 from xpress_bench.refiners.xpress import XPressHead
+from xpress_bench.train.blocks import Blocks, Draw, draft_states, draw_blocks, slot_loss
 from xpress_bench.train.distil import Lessons
-from xpress_bench.train.progressive import MasterWeights, Rates, Session
+from xpress_bench.train.progressive import MasterWeights, Rates, Session, fast_dtype
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterRecipe:
-    """`lengths`: tokens per row, `anchors` blocks per row; `wide` is the share of steps at the largest block."""
+    """One of the three trainings. `rounds`: free-running rounds of the xPress head, which weigh `rounds_weight`.
 
-    minutes: float = 21.0
-    rows: int = 4
-    length: int = 512
-    anchors: int = 48
-    block_sizes: tuple[int, int] = (8, 16)
-    wide: float = 0.3
-    rounds: int = 2  # free-running rounds of the head
-    rounds_weight: float = 0.3
-    base_weight: tuple[float, float] = (1.0, 0.6)  # weight of the drafter's own loss, first and last
+    `base_weight`: weight of the drafter's own loss beside the head's, at the start and at the end.
+    """
+
+    minutes: float
+    rates: Rates = Rates(adam_lr=2e-3, weight_decay=0.05, decay_from=0.3)
+    draw: Draw = field(default_factory=Draw)
     ce: float = 0.4
     l1: float = 0.6
-    gamma: float = 4.0
-    rates: Rates = Rates(adam_lr=2e-3, weight_decay=0.05, decay_from=0.3)
+    rounds: int = 2
+    rounds_weight: float = 0.3
+    base_weight: tuple[float, float] = (0.8, 0.5)
     seed: int = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """A batch of blocks. R rows of T context tokens, A anchors a row, B slots a block.
+class Tables:
+    """The target's frozen tables: `embed` [V, H] for ids, `head` [V, H] for states. The same one if it ties them."""
 
-    features [R, T, taps*H]; context_positions [R, T]; anchors [R, A] indices into T; positions [R, A*B];
-    tokens [R, A, B] true ids; law_states [R, A, B-1, H] target states that predict slots 1..; weights [R, A, B-1];
-    previous [R, A] the id before the anchor; mask [R, 1, A*B, T + A*B].
+    embed: Tensor
+    head: Tensor
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Tables:
+        return Tables(self.embed.to(device, dtype), self.head.to(device, dtype))
+
+
+class Lesson:
+    """One batch of blocks with what every loss needs of it: the drafter's states and base logits, and the loss.
+
+    hidden [n, B, H], base [n, B-1, V] and tokens [n, B] for n blocks.
     """
 
-    features: Tensor
-    context_positions: Tensor
-    positions: Tensor
-    tokens: Tensor
-    previous: Tensor
-    law_states: Tensor
-    weights: Tensor
-    mask: Tensor
+    def __init__(self, drafter: BlockDiffusionModel, tables: Tables, blocks: Blocks, recipe: DrafterRecipe) -> None:
+        self.hidden = draft_states(drafter, tables.embed, blocks)
+        self.base = self.hidden[:, 1:] @ tables.head.t()
+        self.tokens = blocks.tokens.flatten(0, 1)
+        self._previous = blocks.previous.flatten()[:, None]
+        self._weights, self._recipe = blocks.weights.flatten(), recipe
+        with torch.no_grad():
+            self._law = (blocks.law_states.flatten(0, 2) @ tables.head.t()).float().softmax(-1)
+
+    def loss(self, logits: Tensor, loss_of: Callable[..., Tensor]) -> Tensor:
+        """Loss of logits [n, B-1, V]."""
+        labels = self.tokens[:, 1:].flatten()
+        return loss_of(logits.flatten(0, 1), labels, self._law, self._weights, self._recipe.ce, self._recipe.l1)
+
+    def previous(self, current: Tensor) -> Tensor:
+        """Ids before each of the B slots [n, B], if the block's tokens behind the anchor were `current` [n, B-1]."""
+        return torch.cat([self._previous, self.tokens[:, :1], current[:, :-1]], dim=1)
 
 
-class Drafts(nn.Module):
-    """Drafter and head as one module, so that one set of optimizers moves both."""
-
-    def __init__(self, drafter: BlockDiffusionModel, head: XPressHead) -> None:
-        super().__init__()
-        self.drafter = drafter
-        self.head = head
+Losses = Callable[[Lesson, float, Callable[..., Tensor]], dict[str, Tensor]]  # "sum" is what is minimised
 
 
-def draw_blocks(lessons: Lessons, recipe: DrafterRecipe, block_size: int, generator: torch.Generator) -> Blocks:
-    """Random rows of the lessons, random anchors among their answer tokens; slots beyond a document weigh nothing."""
-    T, A, B = recipe.length, recipe.anchors, block_size
-    starts = torch.randint(0, len(lessons.ids) - T - B, (recipe.rows, 1), generator=generator)
-    index = starts + torch.arange(T)  # [R, T]
-    documents = lessons.documents[index]
-    usable = lessons.is_answer[index].float()
-    usable[:, 0] = 0  # the token before the anchor must be in the row
-    usable[:, -B:] = 0
-    usable += 1e-6  # a row without an answer still has something to draw; its weights are then zero
-    anchors = torch.multinomial(usable, A, generator=generator).sort(dim=1).values  # [R, A]
-    slots = starts[..., None] + anchors[..., None] + torch.arange(B)  # [R, A, B]
-    here = documents.gather(1, anchors)  # [R, A]
-    inside = (lessons.documents[slots] == here[..., None]) & lessons.is_answer[slots]
-    decay = torch.exp(-torch.arange(B - 1) / recipe.gamma)
-    context_positions = lessons.positions[index]
-    anchor_positions = context_positions.gather(1, anchors)
-    seen = (documents[:, None, :] == here[..., None]) & (context_positions[:, None, :] < anchor_positions[..., None])
-    own = torch.arange(A * B) // B
-    mask = torch.cat(
-        [seen.repeat_interleave(B, dim=1), (own[:, None] == own[None, :]).expand(recipe.rows, -1, -1)], dim=-1
-    )
-    return Blocks(
-        features=lessons.features[index],
-        context_positions=context_positions,
-        positions=(anchor_positions[..., None] + torch.arange(B)).flatten(1),
-        tokens=lessons.ids[slots],
-        previous=lessons.ids[slots[..., 0] - 1],
-        law_states=lessons.final[slots[..., 1:] - 1],
-        weights=(inside[..., 1:] & inside[..., :1]).float() * decay,
-        mask=mask[:, None],
-    )
+def drafter_losses(lesson: Lesson, progress: float, loss_of: Callable[..., Tensor] = slot_loss) -> dict[str, Tensor]:
+    """The drafter's own loss."""
+    own = lesson.loss(lesson.base, loss_of)
+    return {"base": own, "sum": own}
 
 
-def draft_states(model: BlockDiffusionModel, table: Tensor, blocks: Blocks) -> Tensor:
-    """Final-norm states [R * A, B, H] of all blocks in one packed forward."""
-    R, A, B = blocks.tokens.shape
-    ids = torch.full((R, A, B), model.config.mask_token_id)
-    ids[..., 0] = blocks.tokens[..., 0]
-    rows = F.embedding(ids.flatten(1), table)
-    context = model.fuse(blocks.features)
-    around_context = model.rotary(context, blocks.context_positions)
-    around_block = model.rotary(rows, blocks.positions)
-    for layer in model.layers:
-        normed = layer.input_layernorm(rows)
-        pairs = zip(
-            layer.self_attn.keys_values(context, around_context),
-            layer.self_attn.keys_values(normed, around_block),
-            strict=True,
-        )
-        keys, values = (torch.cat(pair, dim=2) for pair in pairs)
-        queries = layer.self_attn.queries(normed, around_block)
-        rows = rows + layer.self_attn.attend(queries, keys, values, blocks.mask)
-        rows = rows + layer.mlp(layer.post_attention_layernorm(rows))
-    return model.norm(rows).unflatten(1, (A, B)).flatten(0, 1)
+def xpress_losses(head: XPressHead, recipe: DrafterRecipe) -> Losses:
+    """The teacher-forced pass, the free-running rounds from the drafter's argmax, and the drafter's own loss."""
+
+    def losses(lesson: Lesson, progress: float, loss_of: Callable[..., Tensor] = slot_loss) -> dict[str, Tensor]:
+        shared = head.block_part(lesson.hidden)
+
+        def corrected(current: Tensor) -> Tensor:
+            return lesson.base + head.bias(shared, lesson.previous(current))[:, 1:]
+
+        own, forced = lesson.loss(lesson.base, loss_of), lesson.loss(corrected(lesson.tokens[:, 1:]), loss_of)
+        current, free = lesson.base.argmax(-1), []
+        for _ in range(recipe.rounds):
+            logits = corrected(current)
+            free.append(lesson.loss(logits, loss_of))
+            current = logits.argmax(-1)
+        rounds = torch.stack(free).mean() if free else own.new_zeros(())
+        first, last = recipe.base_weight
+        weight = first + (last - first) * progress
+        return {
+            "base": own, "forced": forced, "free": rounds,
+            "sum": forced + recipe.rounds_weight * rounds + weight * own,
+        }  # fmt: skip
+
+    return losses
 
 
-def slot_loss(logits: Tensor, labels: Tensor, target_law: Tensor, weights: Tensor, ce: float, l1: float) -> Tensor:
-    """ce * cross-entropy + l1 * |p_draft - p_target|_1 per slot [n], averaged by weights [n]; logits [n, V]."""
-    logs = logits.float().log_softmax(-1)
-    entropy = -logs.gather(-1, labels[:, None])[:, 0]
-    distance = (logs.exp() - target_law).abs().sum(-1)
-    return ((ce * entropy + l1 * distance) * weights).sum() / weights.sum().clamp_min(1.0)
+def markov_losses(head: MarkovHead) -> Losses:
+    """The teacher-forced pass; exact, because a Markov head at work sees its own tokens one by one."""
+
+    def losses(lesson: Lesson, progress: float, loss_of: Callable[..., Tensor] = slot_loss) -> dict[str, Tensor]:
+        forced = lesson.loss(lesson.base + head.bias(lesson.tokens[:, :-1]), loss_of)
+        return {"forced": forced, "sum": forced}
+
+    return losses
 
 
-def losses(
-    model: Drafts,
-    table: Tensor,
-    blocks: Blocks,
+def train_blocks(
+    drafter: BlockDiffusionModel,
+    head: nn.Module | None,
+    losses: Losses,
+    tables: Tables,
+    lessons: Lessons,
     recipe: DrafterRecipe,
-    progress: float,
-    loss_of: Callable[..., Tensor] = slot_loss,
-) -> dict[str, Tensor]:
-    """Loss parts of one batch: the drafter's own, the teacher-forced pass, the free-running rounds, and their sum."""
-    hidden = draft_states(model.drafter, table, blocks)  # [R*A, B, H]
-    base = hidden[:, 1:] @ table.t()
-    tokens = blocks.tokens.flatten(0, 1)
-    labels, weights = tokens[:, 1:].flatten(), blocks.weights.flatten()
-    with torch.no_grad():
-        target_law = (blocks.law_states.flatten(0, 2) @ table.t()).float().softmax(-1)
-
-    def loss(logits: Tensor) -> Tensor:
-        return loss_of(logits.flatten(0, 1), labels, target_law, weights, recipe.ce, recipe.l1)
-
-    shared = model.head.block_part(hidden)
-    before_anchor = blocks.previous.flatten()[:, None]
-
-    def corrected(current: Tensor) -> Tensor:
-        previous = torch.cat([before_anchor, tokens[:, :1], current[:, :-1]], dim=1)
-        return base + model.head.bias(shared, previous)[:, 1:]
-
-    own, forced = loss(base), loss(corrected(tokens[:, 1:]))
-    current, free = base.argmax(-1), []
-    for _ in range(recipe.rounds):
-        logits = corrected(current)
-        free.append(loss(logits))
-        current = logits.argmax(-1)
-    first, last = recipe.base_weight
-    weight = first + (last - first) * progress
-    rounds = torch.stack(free).mean() if free else own.new_zeros(())
-    return {"base": own, "forced": forced, "free": rounds, "sum": forced + recipe.rounds_weight * rounds + weight * own}
-
-
-def train_drafter(
-    drafter: BlockDiffusionModel, head: XPressHead, table: Tensor, lessons: Lessons, recipe: DrafterRecipe, folder: Path
+    folder: Path,
 ) -> None:
-    """Train both in place for `recipe.minutes` in `folder`, from which it resumes.
-
-    table [V, H] is the target's tied input and output table, frozen.
-    """
+    """Train in place for `recipe.minutes` in `folder`, from which it resumes. Frozen parameters stay as they are."""
     torch.manual_seed(recipe.seed)
-    model = Drafts(drafter, head).to(torch.bfloat16)
+    device = tables.embed.device
+    dtype = fast_dtype(device)
+    model = nn.ModuleDict({"drafter": drafter} | ({"head": head} if head is not None else {})).to(device, dtype)
     session = Session(folder, MasterWeights(model, recipe.rates), recipe.minutes)
-    table = table.bfloat16()
+    tables = tables.to(device, dtype)
     loss_of = torch.compile(slot_loss, dynamic=True)
     generator = torch.Generator().manual_seed(recipe.seed + session.step)
 
     def backward(progress: float) -> dict[str, Any]:
-        wide = float(torch.rand((), generator=generator)) < recipe.wide
-        blocks = draw_blocks(lessons, recipe, recipe.block_sizes[wide], generator)
-        parts = losses(model, table, blocks, recipe, progress, loss_of)
+        blocks = draw_blocks(lessons, recipe.draw, generator).to(device, dtype)
+        parts = losses(Lesson(drafter, tables, blocks, recipe), progress, loss_of)
         parts["sum"].backward()
-        return {"block": blocks.tokens.shape[-1]} | {
-            name: round(float(part.detach()), 4) for name, part in parts.items()
-        }
+        values = {name: round(float(part.detach()), 4) for name, part in parts.items()}
+        return {"block": blocks.tokens.shape[-1]} | values
 
     session.run(1.0, backward)

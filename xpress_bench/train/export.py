@@ -1,4 +1,4 @@
-"""Write trained parts as public checkpoints: transformers for the target, z-lab DFlash, released xPress. bfloat16."""
+"""Write trained parts in the public formats: transformers, z-lab DFlash, released xPress, UIUC Markov. bfloat16."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from xpress_bench.checkpoints import dflash, xpress
+from xpress_bench.checkpoints import dflash, markov, xpress
 from xpress_bench.drafters.block_diffusion import BlockDiffusionModel
+from xpress_bench.refiners.markov import MarkovHead
 from xpress_bench.refiners.xpress import XPressHead
 
 
@@ -30,6 +31,18 @@ def export_xpress(model: BlockDiffusionModel, head: XPressHead, folder: Path) ->
     """A drafter with its head, in the released xPress format."""
     config = xpress.to_config(dflash.to_config(model.config), head.config)
     _write(folder, config, _tensors(model, "") | _tensors(head, xpress.PREFIX))
+
+
+def export_markov(model: BlockDiffusionModel, head: MarkovHead, folder: Path) -> None:
+    """A drafter with a Markov head, in UIUC's format."""
+    config = markov.to_config(dflash.to_config(model.config), head.config)
+    _write(folder, config, _tensors(model, "") | _tensors(head, markov.PREFIX))
+
+
+def export_draft_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """An autoregressive draft model, as transformers saves it, with the target's tokenizer."""
+    model.to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
 
 
 def _tensors(module: nn.Module, prefix: str) -> dict[str, Tensor]:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from xpress_bench.train.watching import Watch, watch
 
 TABLES = ("embed", "lm_head", "w1.", "w2.")  # token tables are no hidden matrices: AdamW moves them
 
@@ -36,6 +39,12 @@ class Rates:
         return warm * max(self.final, 1 - (1 - self.final) * fall)
 
 
+def fast_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where the processor multiplies it natively, else float32."""
+    native = device.type != "cpu" or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if native else torch.float32
+
+
 class MasterWeights:
     """float32 copies of a bfloat16 model's parameters: Muon moves hidden matrices (Jordan 2024), AdamW the rest."""
 
@@ -46,9 +55,14 @@ class MasterWeights:
         hidden = {name for name, parameter in self.parameters if is_hidden_matrix(name, parameter)}
         matrices = [self.master[name] for name, _ in self.parameters if name in hidden]
         others = [self.master[name] for name, _ in self.parameters if name not in hidden]
-        adam = torch.optim.AdamW(others, lr=rates.adam_lr, betas=(0.9, 0.95), weight_decay=0.0)
-        muon = torch.optim.Muon(matrices, lr=rates.muon_lr, weight_decay=rates.weight_decay, adjust_lr_fn="original")
-        self.optimizers: list[tuple[torch.optim.Optimizer, float]] = [(adam, rates.adam_lr), (muon, rates.muon_lr)]
+        self.optimizers: list[tuple[torch.optim.Optimizer, float]] = []
+        if others:
+            adam = torch.optim.AdamW(others, lr=rates.adam_lr, betas=(0.9, 0.95), weight_decay=0.0)
+            self.optimizers.append((adam, rates.adam_lr))
+        if matrices:
+            decay = rates.weight_decay
+            muon = torch.optim.Muon(matrices, lr=rates.muon_lr, weight_decay=decay, adjust_lr_fn="original")
+            self.optimizers.append((muon, rates.muon_lr))
 
     def step(self, scale: float) -> float:
         """Move the weights at `scale` times the base rates and clear the gradients. Returns the gradient's norm."""
@@ -100,6 +114,7 @@ class Session:
             saved = torch.load(folder / "checkpoint.pt", weights_only=True)
             weights.restore(saved)
             used_s, self.step = float(saved["used_s"]), int(saved["step"])
+            self._forget_later_steps()
         self._clock, self._saved_s = time.monotonic() - used_s, used_s
 
     @property
@@ -109,7 +124,7 @@ class Session:
 
     def run(self, until: float, losses: Callable[[float], dict[str, Any]]) -> None:
         """Steps until a share `until` of the budget. `losses` does the backward pass and returns what to write down."""
-        with (self.folder / "losses.jsonl").open("a", encoding="utf-8") as log:
+        with self._log() as write, watch(f"train {self.folder.name}", self.budget_s) as show:
             for progress in self._shares(until):
                 line = losses(progress)
                 norm = self.weights.step(self.weights.rates.scale(progress, self.step))
@@ -117,9 +132,29 @@ class Session:
                     raise FloatingPointError("the gradient is not finite; lower the learning rates")
                 self.step += 1
                 seconds = round(progress * self.budget_s, 1)
-                log.write(json.dumps({"step": self.step, **line, "norm": round(norm, 3), "seconds": seconds}) + "\n")
-                log.flush()
+                write({"step": self.step, **line, "norm": round(norm, 3), "seconds": seconds})
+                self._show(show, line)
         self.save()
+
+    def _forget_later_steps(self) -> None:
+        """Steps after the checkpoint are done again: their lines go, so that the log has each step once."""
+        log = self.folder / "losses.jsonl"
+        lines = log.read_text(encoding="utf-8").splitlines(keepends=True) if log.exists() else []
+        log.write_text("".join(lines[: self.step]), encoding="utf-8")
+
+    @contextmanager
+    def _log(self) -> Iterator[Callable[[dict[str, Any]], None]]:
+        with (self.folder / "losses.jsonl").open("a", encoding="utf-8") as file:
+
+            def write(line: dict[str, Any]) -> None:
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+
+            yield write
+
+    def _show(self, show: Watch, line: dict[str, Any]) -> None:
+        losses = ", ".join(f"{name} {value}" for name, value in line.items() if isinstance(value, float))
+        show(min(self.progress, 1.0) * self.budget_s, f"step {self.step}: {losses}")
 
     def _shares(self, until: float) -> Iterator[float]:
         while (progress := self.progress) < until:

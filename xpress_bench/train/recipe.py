@@ -1,150 +1,210 @@
-"""`xpress-bench train`: the recipe that made the embedded target, drafter and refiner, step by step and resumable.
+"""The recipe that made the embedded models, step by step and resumable; the later steps serve any other target too.
 
-    corpus     licence-clean prose from public packages
-    tokenizer  byte-level BPE over prose and tasks
-    streams    token arrays of both
-    target     a small Qwen3 from scratch
-    answers    what the target says to train-split prompts, and what it saw while saying it
-    drafter    DFlash drafter and xPress head together, against the frozen target
-
-Each step reads what the ones before it left in the work folder. Training steps resume from their checkpoints.
+Each step reads what the ones before it left in the work folder. Training steps stop by the clock and go on from their
+checkpoints. Made models lie under `embedded/` in the work folder, in the public formats of their kinds.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, Qwen3Config
+from torch import nn
 
-from xpress_bench.checkpoints.dflash import BlockConfig
-from xpress_bench.checkpoints.xpress import HeadConfig
+from xpress_bench.checkpoints import dflash
 from xpress_bench.drafters.block_diffusion import BlockDiffusionModel
-from xpress_bench.errors import UsageError
-from xpress_bench.refiners.xpress import XPressHead
+from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.settings import TargetSettings
 from xpress_bench.suites import folder as suites_folder
+from xpress_bench.targets import hf
 from xpress_bench.train import corpus
 from xpress_bench.train.data import Stream, prose_stream, task_stream
-from xpress_bench.train.distil import AnswerRecipe, Lessons, answer_all, prompts, teach
-from xpress_bench.train.drafter import DrafterRecipe, train_drafter
-from xpress_bench.train.export import export_dflash, export_target, export_xpress
+from xpress_bench.train.distil import AnswerRecipe, Lessons, answer_all, asked, prompts, teach
+from xpress_bench.train.draft_model import DraftModelRecipe, train_draft_model
+from xpress_bench.train.drafter import (
+    DrafterRecipe,
+    Losses,
+    Tables,
+    drafter_losses,
+    markov_losses,
+    train_blocks,
+    xpress_losses,
+)
+from xpress_bench.train.export import export_dflash, export_draft_model, export_markov, export_target, export_xpress
+from xpress_bench.train.fresh import Shape, mask_id, new_drafter, new_markov, new_xpress, taps_of
+from xpress_bench.train.progressive import Rates
 from xpress_bench.train.target import TargetRecipe, train_target
 from xpress_bench.train.tasks import sample
 from xpress_bench.train.tokenizer import load_tokenizer, train_tokenizer
+from xpress_bench.train.watching import draw_curves, watch
 
-VOCAB_SIZE = 4096
-TASK_TOKENS = 20_000_000
+OWN = "own"  # the target that this recipe trains itself
+LATER = Rates(muon_lr=0.01, adam_lr=2e-3, weight_decay=0.05, decay_from=0.2)  # for a drafter that is trained already
 KEPT_FOR_SUITES = ("sqlite", "factbook")  # documents that suite items are made of are no training text
-TOKENIZER_TASKS = 40_000
-TAPS = (1, 7, 13)
-DRAFT_LAYERS = 2
-RANK, MLP_HIDDEN, LARGEST_BLOCK, BLOCK_SIZE, PASSES = 64, 128, 16, 8, 4
 
 
-def main(words: list[str]) -> int:
-    """Run the named step, or `all` of them in order."""
-    parser = argparse.ArgumentParser(
-        prog="xpress-bench train", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("step", choices=[*STEPS, "all"])
-    parser.add_argument("--work", type=Path, default=Path("train"), help="folder for everything made on the way")
-    parser.add_argument("--target-minutes", type=float, default=TargetRecipe().minutes)
-    parser.add_argument("--drafter-minutes", type=float, default=DrafterRecipe().minutes)
-    parser.add_argument("--answers", type=int, default=AnswerRecipe().answers)
-    options = parser.parse_args(words)
-    for name in STEPS if options.step == "all" else [options.step]:
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything that can be set, by its key: `drafter.minutes=5`. `target.name` is own, a hub id or a folder."""
+
+    target: TargetSettings = field(default_factory=lambda: TargetSettings(OWN))
+    device: str = "auto"
+    vocab_size: int = 4096
+    tokenizer_tasks: int = 40_000
+    task_tokens: int = 30_000_000
+    pretrain: TargetRecipe = field(default_factory=TargetRecipe)
+    answers: AnswerRecipe = field(default_factory=AnswerRecipe)
+    shape: Shape = field(default_factory=Shape)
+    drafter: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=12))
+    refiner: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=28, rates=LATER))
+    markov: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=5))
+    draft_model: DraftModelRecipe = field(default_factory=DraftModelRecipe)
+
+
+def run(step: str, work: Path, recipe: Recipe) -> None:
+    """Run the named step, or `all` of them in order. Another target than our own skips the steps that make one."""
+    names = [name for name in STEPS if recipe.target.name == OWN or name not in MAKE_TARGET]
+    if step != "all" and step not in names:
+        raise UsageError(f"train {step} makes a target of our own, and target.name is {recipe.target.name!r}")
+    for name in names if step == "all" else [step]:
         print(f"train {name}: {STEPS[name][1]}", file=sys.stderr, flush=True)
-        STEPS[name][0](options.work, options)
-    return 0
+        STEPS[name][0](work, recipe)
 
 
-def make_corpus(work: Path, options: Any) -> None:
+def make_data(work: Path, recipe: Recipe) -> None:
     manifest = json.loads((suites_folder() / "MANIFEST.json").read_text(encoding="utf-8"))
     exclude = {name for suite in manifest.values() for name in suite.get("held_out_countries", ())}
     corpus.build(work / "corpus", frozenset(exclude))
 
 
-def make_tokenizer(work: Path, options: Any) -> None:
+def make_tokenizer(work: Path, recipe: Recipe) -> None:
     rng = random.Random(5)
-    examples = (sample(rng, "train") for _ in range(TOKENIZER_TASKS))
+    examples = (sample(rng, "train") for _ in range(recipe.tokenizer_tasks))
     texts = [text[:6000] for text in _prose(work)] + [f"{one.prompt}\n{one.answer}" for one in examples]
-    train_tokenizer(texts, VOCAB_SIZE).save_pretrained(work / "tokenizer")
+    train_tokenizer(texts, recipe.vocab_size).save_pretrained(work / "tokenizer")
 
 
-def make_streams(work: Path, options: Any) -> None:
+def make_target(work: Path, recipe: Recipe) -> None:
     tokenizer = load_tokenizer(_made(work / "tokenizer", "tokenizer"))
-    prose_stream(tokenizer, _prose(work)).save(work / "prose.npz")
-    task_stream(tokenizer, TASK_TOKENS, seed=1).save(work / "tasks.npz")
-
-
-def make_target(work: Path, options: Any) -> None:
-    tokenizer = load_tokenizer(_made(work / "tokenizer", "tokenizer"))
-    streams = {name: Stream.load(_made(work / f"{name}.npz", "streams")) for name in ("tasks", "prose")}
-    recipe = replace(TargetRecipe(), minutes=options.target_minutes)
-    model = train_target(tokenizer, streams, recipe, work / "target")
-    _note(work / "target", asdict(recipe))
+    streams = {
+        "tasks": _kept(work / "tasks.npz", lambda: task_stream(tokenizer, recipe.task_tokens, seed=1)),
+        "prose": _kept(work / "prose.npz", lambda: prose_stream(tokenizer, _prose(work))),
+    }
+    model = train_target(tokenizer, streams, recipe.pretrain, work / "target", _device(recipe))
     export_target(model, tokenizer, work / "embedded" / "target")
+    _close(work / "target", recipe.pretrain)
 
 
-def make_answers(work: Path, options: Any) -> None:
-    tokenizer, model = _target(work)
-    recipe = replace(AnswerRecipe(), answers=options.answers)
-    wanted = prompts(tokenizer, Stream.load(_made(work / "prose.npz", "streams")), recipe)
+def make_answers(work: Path, recipe: Recipe) -> None:
+    model, tokenizer = _target(work, recipe)
+    excluded = frozenset(asked(text) for text in _suite_prompts())
+    wanted = prompts(tokenizer, _prose(work), recipe.answers, excluded)
     answers = []
-    for batch in answer_all(model, tokenizer, wanted, recipe):
-        answers += batch
-        print(f"train answers: {len(answers)}/{len(wanted)}", file=sys.stderr, flush=True)
-    teach(model, [answer for answer in answers if answer.answer], TAPS).save(work / "lessons.pt")
+    with watch("train answers", len(wanted)) as show:
+        for batch in answer_all(model, tokenizer, wanted, recipe.answers):
+            answers += batch
+            show(len(answers), f"{len(answers)} of {len(wanted)}")
+    layers = model.config.num_hidden_layers
+    teach(model, [answer for answer in answers if answer.answer], taps_of(layers)).save(work / "lessons.pt")
 
 
-def make_drafter(work: Path, options: Any) -> None:
-    _, model = _target(work)
-    drafter, head = new_drafter(model.config)
-    recipe = replace(DrafterRecipe(), minutes=options.drafter_minutes)
-    table = model.get_input_embeddings().weight.detach()
-    train_drafter(drafter, head, table, Lessons.load(_made(work / "lessons.pt", "answers")), recipe, work / "drafter")
-    _note(work / "drafter", asdict(recipe))
+def make_drafter(work: Path, recipe: Recipe) -> None:
+    model, tokenizer = _target(work, recipe)
+    drafter = new_drafter(model.config, recipe.shape, mask_id(tokenizer, recipe.shape))
+    _train(work, recipe, "drafter", model, drafter, None, drafter_losses)
     export_dflash(drafter, work / "embedded" / "dflash")
+
+
+def make_refiner(work: Path, recipe: Recipe) -> None:
+    """Head and drafter together, from the drafter as it stands alone; the drafter is exported anew with its head."""
+    model, _ = _target(work, recipe)
+    drafter = _drafter(work)
+    head = new_xpress(drafter, recipe.shape)
+    _train(work, recipe, "refiner", model, drafter, head, xpress_losses(head, recipe.refiner))
     export_xpress(drafter, head, work / "embedded" / "xpress")
 
 
-def new_drafter(target: Any) -> tuple[BlockDiffusionModel, XPressHead]:
-    """A fresh drafter and head for the embedded target's config; the head starts small, as released ones did."""
-    shape = {name: getattr(target, name) for name in (
-        "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
-        "max_position_embeddings", "rope_parameters",
-    )}  # fmt: skip
-    config = BlockConfig(
-        qwen3=Qwen3Config(num_hidden_layers=DRAFT_LAYERS, tie_word_embeddings=False, **shape),
-        block_size=BLOCK_SIZE,
-        mask_token_id=3,
-        target_layer_ids=TAPS,
-        num_target_layers=target.num_hidden_layers,
-    )
-    head = XPressHead(HeadConfig(target.hidden_size, target.vocab_size, RANK, MLP_HIDDEN, LARGEST_BLOCK, PASSES))
-    drafter = BlockDiffusionModel(config)
-    for weight in [*head.parameters(), *drafter.parameters()]:
-        if weight.ndim == 2:
-            torch.nn.init.normal_(weight, std=0.02)
-    return drafter, head
+def make_markov(work: Path, recipe: Recipe) -> None:
+    """A Markov head beside the drafter that xPress was trained with: both refine the same drafts."""
+    model, _ = _target(work, recipe)
+    drafter = _drafter(work, "xpress").requires_grad_(False)
+    head = new_markov(drafter, recipe.shape)
+    _train(work, recipe, "markov", model, drafter, head, markov_losses(head))
+    export_markov(drafter, head, work / "embedded" / "markov")
 
 
-def _target(work: Path) -> tuple[Any, Any]:
-    folder = _made(work / "embedded" / "target", "target")
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, use_safetensors=True).eval()
-    return load_tokenizer(folder), model
+def make_draft_model(work: Path, recipe: Recipe) -> None:
+    model, tokenizer = _target(work, recipe)
+    lessons = Lessons.load(_made(work / "lessons.pt", "answers"))
+    draft = train_draft_model(model, _tables(model), lessons, recipe.draft_model, work / "draft_model")
+    export_draft_model(draft, tokenizer, work / "embedded" / "draft_model")
+    _close(work / "draft_model", recipe.draft_model)
+
+
+def _train(
+    work: Path,
+    recipe: Recipe,
+    name: str,
+    target: Any,
+    drafter: BlockDiffusionModel,
+    head: nn.Module | None,
+    losses: Losses,
+) -> None:
+    lessons = Lessons.load(_made(work / "lessons.pt", "answers"))
+    if lessons.features.shape[1] != drafter.fc.in_features:
+        raise MisfitError(f"{work / 'lessons.pt'} holds another target's answers: run `xpress-bench train answers`")
+    train_blocks(drafter, head, losses, _tables(target), lessons, getattr(recipe, name), work / name)
+    _close(work / name, getattr(recipe, name))
+
+
+def _target(work: Path, recipe: Recipe) -> tuple[Any, Any]:
+    """The frozen target in float32, on its device, and its tokenizer."""
+    from xpress_bench.parts import load_tokenizer as any_tokenizer
+
+    settings = recipe.target
+    if settings.name == OWN:
+        folder = _made(work / "embedded" / "target", "target")
+        settings = TargetSettings(str(folder))
+    target = hf.load(settings, str(_device(recipe)), "float32")
+    return target.model, any_tokenizer(settings)
+
+
+def _tables(model: Any) -> Tables:
+    return Tables(model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach())
+
+
+def _drafter(work: Path, name: str = "dflash") -> BlockDiffusionModel:
+    folder = _made(work / "embedded" / name, "drafter" if name == "dflash" else "refiner")
+    drafter = BlockDiffusionModel(dflash.read_config(folder))
+    dflash.load_drafter(drafter, folder)
+    return drafter
+
+
+def _device(recipe: Recipe) -> torch.device:
+    name = recipe.device
+    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
 def _prose(work: Path) -> list[str]:
-    folder = _made(work / "corpus", "corpus")
+    folder = _made(work / "corpus", "data")
     return [document["text"] for document in corpus.read(folder) if document["source"] not in KEPT_FOR_SUITES]
+
+
+def _suite_prompts() -> list[str]:
+    texts = [file.read_text(encoding="utf-8") for file in sorted(suites_folder().glob("*.jsonl"))]
+    return [json.loads(line)["prompt"] for text in texts for line in text.split("\n") if line]
+
+
+def _kept(file: Path, make: Callable[[], Stream]) -> Stream:
+    if not file.exists():
+        make().save(file)
+    return Stream.load(file)
 
 
 def _made(path: Path, step: str) -> Path:
@@ -153,15 +213,21 @@ def _made(path: Path, step: str) -> Path:
     return path
 
 
-def _note(folder: Path, recipe: dict[str, Any]) -> None:
-    (folder / "recipe.json").write_text(json.dumps(recipe, indent=1), encoding="utf-8")
+def _close(folder: Path, recipe: Any) -> None:
+    """What a training leaves behind: its settings and its curve."""
+    (folder / "recipe.json").write_text(json.dumps(asdict(recipe), indent=1), encoding="utf-8")
+    draw_curves(folder)
 
 
-STEPS: dict[str, tuple[Callable[[Path, Any], None], str]] = {
-    "corpus": (make_corpus, "fetch licence-clean prose"),
-    "tokenizer": (make_tokenizer, "byte-level BPE"),
-    "streams": (make_streams, "token arrays"),
-    "target": (make_target, "language model from scratch"),
-    "answers": (make_answers, "the target's own answers"),
-    "drafter": (make_drafter, "drafter and refiner together"),
+MAKE_TARGET = ("tokenizer", "target")
+# In the order of `all`; the command line's help repeats the names, so that it needs no torch.
+STEPS: dict[str, tuple[Callable[[Path, Recipe], None], str]] = {
+    "data": (make_data, "fetch licence-clean prose"),
+    "tokenizer": (make_tokenizer, "byte-level BPE over prose and tasks"),
+    "target": (make_target, "a small Qwen3 from scratch, on tasks and prose"),
+    "answers": (make_answers, "what the target says to train-split prompts, and what it saw while saying it"),
+    "drafter": (make_drafter, "DFlash drafter against the frozen target"),
+    "refiner": (make_refiner, "xPress head together with that drafter"),
+    "markov": (make_markov, "Markov head beside the same drafter, for comparison"),
+    "draft_model": (make_draft_model, "small autoregressive draft model"),
 }

@@ -1,7 +1,7 @@
 """Train the embedded target: a small, deep, narrow Qwen3 language model, from scratch.
 
 Deep and narrow so that a step is dominated by per-layer cost: checking a block of 8 tokens then costs little more than
-decoding one, as it does for a large model on a GPU. Forward and backward run in bfloat16.
+decoding one, as it does for a large model on a GPU. Forward and backward run in bfloat16 where that is native.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from xpress_bench.train.data import Stream, batches
-from xpress_bench.train.progressive import MasterWeights, Rates, Session
+from xpress_bench.train.progressive import MasterWeights, Rates, Session, fast_dtype
 
+CPU = torch.device("cpu")
 Batches = Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]
 
 
@@ -49,11 +50,11 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecipe:
-    minutes: float = 62.5
+    minutes: float = 80.0
     shape: Shape = Shape()
     context: int = 2048
-    phases: tuple[Phase, ...] = (Phase(0.78, 8, 256, 4), Phase(1.0, 1, 2048, 4))
-    task_share: float = 0.65
+    phases: tuple[Phase, ...] = (Phase(0.35, 8, 256, 2), Phase(0.84, 8, 256, 4), Phase(1.0, 1, 2048, 4))
+    task_share: float = 0.8
     rates: Rates = Rates()
     seed: int = 0
 
@@ -78,13 +79,17 @@ def new_model(shape: Shape, tokenizer: PreTrainedTokenizerFast, context: int) ->
 
 
 def train_target(
-    tokenizer: PreTrainedTokenizerFast, streams: dict[str, Stream], recipe: TargetRecipe, folder: Path
+    tokenizer: PreTrainedTokenizerFast,
+    streams: dict[str, Stream],
+    recipe: TargetRecipe,
+    folder: Path,
+    device: torch.device = CPU,
 ) -> Qwen3ForCausalLM:
     """Train for `recipe.minutes` in `folder`, from which it resumes. `streams` are named tasks and prose."""
     torch.manual_seed(recipe.seed)
-    model = new_model(recipe.shape, tokenizer, recipe.context)
+    model = new_model(recipe.shape, tokenizer, recipe.context).to(device)
     for weight in model.parameters():  # the parameters only: rounded rotary frequencies would misplace far tokens
-        weight.data = weight.data.bfloat16()
+        weight.data = weight.data.to(fast_dtype(device))
     session = Session(folder, MasterWeights(model, recipe.rates), recipe.minutes)
     for layer in model.model.layers:
         layer.compile(dynamic=False)
@@ -93,7 +98,7 @@ def train_target(
     for phase in recipe.phases:
         source = batches(shares, phase.rows, phase.length, seed=recipe.seed + session.step)
         # On CPU the flash kernel's backward is slower than plain matrix products until the scores outgrow the caches.
-        model.config._attn_implementation = "eager" if phase.length <= 512 else "sdpa"
+        model.config._attn_implementation = "eager" if device.type == "cpu" and phase.length <= 512 else "sdpa"
         session.run(phase.until, partial(_backward, model, loss_of, source, phase))
     model.config._attn_implementation = None
     return model
@@ -110,7 +115,7 @@ def _backward(
 ) -> dict[str, Any]:  # `progress`: what `Session.run` tells every loss; this one does not change on the way
     total = 0.0
     for _ in range(phase.accumulate):
-        ids, weights = (torch.from_numpy(array) for array in next(source))
+        ids, weights = (torch.from_numpy(array).to(model.device) for array in next(source))
         hidden = model.model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
         loss = loss_of(hidden.flatten(0, 1), model.lm_head.weight, ids[:, 1:].flatten(), weights[:, 1:].flatten())
         (loss / phase.accumulate).backward()
