@@ -61,7 +61,7 @@ def overridden(defaults: T, overrides: Sequence[str]) -> T:
 
 def _thaw(kind: Any, value: Any, key: str) -> Any:
     """`value` as the declared `kind`: a dataclass, a tuple, an optional, a number, text or yes/no."""
-    if is_dataclass(kind) and isinstance(value, dict):
+    if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, dict):
         hints = get_type_hints(kind)
         return kind(**{name: _thaw(hints[name], part, f"{key}.{name}".strip(".")) for name, part in value.items()})
     if get_origin(kind) is UnionType:

@@ -9,8 +9,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from xpress_bench.parts import load_tokenizer
 from xpress_bench.settings import TargetSettings
+from xpress_bench.suites import load_suite
 from xpress_bench.train.distil import Answer, AnswerRecipe, Wanted, _batches, answer_all, asked, chat, prompts, teach
 from xpress_bench.train.draft_model import shortened
+from xpress_bench.train.tasks import TASKS
 from xpress_bench.train.tasks.open_prompts import open_prompt
 
 PROSE = ["The harbour was quiet, and nobody spoke of the storm. " * 40]
@@ -31,9 +33,17 @@ def model() -> Qwen3ForCausalLM:
     return Qwen3ForCausalLM(config).eval()
 
 
-def test_a_question_is_known_by_its_first_sentence() -> None:
+def test_a_question_is_known_whatever_stands_around_it() -> None:
     assert asked("Who wrote Hamlet?\n\nAnswer in one word.") == "who wrote hamlet"
     assert asked("Who wrote Hamlet? Answer: VALUE") == asked("who wrote hamlet?")
+    assert asked("Here is a profile.\n\nQuestion: How large is it?\n\nBe short.") == "question: how large is it"
+    assert asked("Continue the text.\nIt was late.") == "continue the text."
+
+
+def test_no_training_task_asks_what_a_suite_asks() -> None:
+    evaluated = {asked(item.prompt) for item in load_suite("qa").items}
+    rng = random.Random(0)
+    assert {asked(task(rng, "train").prompt) for task in TASKS.values() for _ in range(500)} & evaluated == set()
 
 
 def test_prompts_of_every_kind_and_none_that_is_excluded(tokenizer) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from xpress_bench import cli
 from xpress_bench.config import overridden
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.train import recipe
 from xpress_bench.train.recipe import Recipe
 
@@ -71,6 +71,13 @@ def test_another_target_needs_no_step_that_makes_one(tmp_path: Path) -> None:
 def test_a_step_without_its_forerunner_says_which(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="run `xpress-bench train tokenizer` with the same --work first"):
         recipe.run("target", tmp_path, Recipe())
+
+
+def test_training_text_that_holds_a_suite_item_is_refused() -> None:
+    words = [f"word{i}" for i in range(40)]
+    recipe.refuse_overlap([" ".join(words[:12] + words[13:])], [" ".join(words[1:25])])  # runs of 12 at most
+    with pytest.raises(MisfitError, match=r"1 runs of 13 words.*'word0 word1"):
+        recipe.refuse_overlap([" ".join(words)], [" ".join(words[:13])])
 
 
 def test_the_command_line_lists_the_recipes_steps() -> None:

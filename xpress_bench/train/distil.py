@@ -77,8 +77,9 @@ def _task(tokenizer: Any, rng: random.Random, kind: str, recipe: AnswerRecipe, e
 
 
 def asked(prompt: str) -> str:
-    """The question of a prompt without the rules around it: its first sentence or line, in small letters."""
-    return prompt.split("\n")[0].split("?")[0].strip().lower()
+    """The question of a prompt without what stands around it, in small letters; its first line if it asks nothing."""
+    question, mark, _ = prompt.partition("?")
+    return (question.split("\n")[-1] if mark else prompt.split("\n")[0]).strip().lower()
 
 
 def chat(tokenizer: Any, text: str) -> list[int]:

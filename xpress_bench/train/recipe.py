@@ -81,6 +81,18 @@ def make_data(work: Path, recipe: Recipe) -> None:
     manifest = json.loads((suites_folder() / "MANIFEST.json").read_text(encoding="utf-8"))
     exclude = {name for suite in manifest.values() for name in suite.get("held_out_countries", ())}
     corpus.build(work / "corpus", frozenset(exclude))
+    refuse_overlap(_prose(work), [text for item in _suite_items() for text in (item["prompt"], *item["references"])])
+
+
+def refuse_overlap(texts: list[str], evaluated: list[str]) -> None:
+    """MisfitError if a run of 13 words of an evaluation item stands in the training text."""
+    shared = corpus.shared_ngrams(texts, evaluated)
+    if shared:
+        example = " ".join(min(shared))
+        raise MisfitError(
+            f"{len(shared)} runs of 13 words stand in the training text and in a suite item, e.g. {example!r}: "
+            "leave their documents out of the corpus"
+        )
 
 
 def make_tokenizer(work: Path, recipe: Recipe) -> None:
@@ -103,7 +115,7 @@ def make_target(work: Path, recipe: Recipe) -> None:
 
 def make_answers(work: Path, recipe: Recipe) -> None:
     model, tokenizer = _target(work, recipe)
-    excluded = frozenset(asked(text) for text in _suite_prompts())
+    excluded = frozenset(asked(item["prompt"]) for item in _suite_items())
     wanted = prompts(tokenizer, _prose(work), recipe.answers, excluded)
     answers = []
     with watch("train answers", len(wanted)) as show:
@@ -196,9 +208,9 @@ def _prose(work: Path) -> list[str]:
     return [document["text"] for document in corpus.read(folder) if document["source"] not in KEPT_FOR_SUITES]
 
 
-def _suite_prompts() -> list[str]:
+def _suite_items() -> list[dict[str, Any]]:
     texts = [file.read_text(encoding="utf-8") for file in sorted(suites_folder().glob("*.jsonl"))]
-    return [json.loads(line)["prompt"] for text in texts for line in text.split("\n") if line]
+    return [json.loads(line) for text in texts for line in text.split("\n") if line]
 
 
 def _kept(file: Path, make: Callable[[], Stream]) -> Stream:
