@@ -25,7 +25,15 @@ CLOCK = HostClock()
 
 @cache
 def parts(drafter: str = "dflash", block_size: int = 8) -> Parts:
-    flags = {"drafter.name": drafter, "dtype": "float64", "device": "cpu", "block_size": str(block_size)}
+    """`drafter` names the drafter, or drafter and refiner with a plus between."""
+    name, _, refiner = drafter.partition("+")
+    flags = {
+        "drafter.name": name,
+        "refiner.name": refiner or "auto",
+        "dtype": "float64",
+        "device": "cpu",
+        "block_size": str(block_size),
+    }
     return assemble(settings_from(flags, []))
 
 
@@ -61,7 +69,9 @@ def run(arm: int, prompt: Prompt, condition: Condition, seed: int, drafter: str,
 ARMS = [
     pytest.param("dflash", 1, id="draft"),
     pytest.param("dflash", 2, id="refine"),
+    pytest.param("dflash+markov", 2, id="markov"),
     pytest.param("prompt_lookup", 1, id="lookup"),
+    pytest.param("draft_model", 1, id="draft_model"),
 ]
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 MAX_WHEEL_BYTES = 45_000_000
 SUITES = "xpress_bench/_suites"
-EMBEDDED = ("target", "dflash", "xpress")
+EMBEDDED = ("target", "dflash", "xpress", "markov", "draft_model")
 # SWIG's own types warn on import from Python 3.12 on, whoever uses them; nobody's choice, so let through.
 WARNINGS = "error,ignore:builtin type:DeprecationWarning"
 CLOSED = "http://127.0.0.1:9"  # nothing listens there: whatever reaches for the network fails at once

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from xpress_bench import cli
 from xpress_bench.config import overridden
@@ -47,8 +48,12 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_step_leaves_what_the_next_one_needs(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step in cli.TRAIN_STEPS[1:-1]:  # without the network, and one by one
         assert cli.main(["train", step, "--work", str(work), *CRUMBS]) == 0
-    made = work / "embedded"
-    assert {folder.name for folder in made.iterdir()} == {"target", "dflash", "xpress", "markov", "draft_model"}
+    made = work / "models"
+    names = {"target", "dflash_alone", "dflash", "xpress", "markov", "draft_model"}
+    assert {folder.name for folder in made.iterdir()} == names
+    backbones = [load_file(made / name / "model.safetensors") for name in ("dflash", "xpress", "markov")]
+    for name, tensor in backbones[0].items():  # both heads refine the drafts of the same drafter
+        assert all(torch.equal(tensor, other[name]) for other in backbones[1:])
     for name in ("target", "drafter", "refiner", "markov", "draft_model"):
         assert (work / name / "losses.jsonl").read_text().strip()
         assert (work / name / "recipe.json").exists()

@@ -1,7 +1,7 @@
 """The recipe that made the embedded models, step by step and resumable; the later steps serve any other target too.
 
 Each step reads what the ones before it left in the work folder. Training steps stop by the clock and go on from their
-checkpoints. Made models lie under `embedded/` in the work folder, in the public formats of their kinds.
+checkpoints. Made models lie under `models/` in the work folder, in the public formats of their kinds.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from xpress_bench.train.tokenizer import load_tokenizer, train_tokenizer
 from xpress_bench.train.watching import draw_curves, watch
 
 OWN = "own"  # the target that this recipe trains itself
+ALONE = "dflash_alone"  # the drafter before it is trained on together with a head
 LATER = Rates(muon_lr=0.01, adam_lr=2e-3, weight_decay=0.05, decay_from=0.2)  # for a drafter that is trained already
 KEPT_FOR_SUITES = ("sqlite", "factbook")  # documents that suite items are made of are no training text
 
@@ -109,7 +110,7 @@ def make_target(work: Path, recipe: Recipe) -> None:
         "prose": _kept(work / "prose.npz", lambda: prose_stream(tokenizer, _prose(work))),
     }
     model = train_target(tokenizer, streams, recipe.pretrain, work / "target", _device(recipe))
-    export_target(model, tokenizer, work / "embedded" / "target")
+    export_target(model, tokenizer, work / "models" / "target")
     _close(work / "target", recipe.pretrain)
 
 
@@ -130,32 +131,33 @@ def make_drafter(work: Path, recipe: Recipe) -> None:
     model, tokenizer = _target(work, recipe)
     drafter = new_drafter(model.config, recipe.shape, mask_id(tokenizer, recipe.shape))
     _train(work, recipe, "drafter", model, drafter, None, drafter_losses)
-    export_dflash(drafter, work / "embedded" / "dflash")
+    export_dflash(drafter, work / "models" / ALONE)
 
 
 def make_refiner(work: Path, recipe: Recipe) -> None:
-    """Head and drafter together, from the drafter as it stands alone; the drafter is exported anew with its head."""
+    """Head and drafter together, from the drafter trained alone. `dflash` is the drafter that the head belongs to."""
     model, _ = _target(work, recipe)
-    drafter = _drafter(work)
+    drafter = _drafter(work, ALONE)
     head = new_xpress(drafter, recipe.shape)
     _train(work, recipe, "refiner", model, drafter, head, xpress_losses(head, recipe.refiner))
-    export_xpress(drafter, head, work / "embedded" / "xpress")
+    export_dflash(drafter, work / "models" / "dflash")
+    export_xpress(drafter, head, work / "models" / "xpress")
 
 
 def make_markov(work: Path, recipe: Recipe) -> None:
     """A Markov head beside the drafter that xPress was trained with: both refine the same drafts."""
     model, _ = _target(work, recipe)
-    drafter = _drafter(work, "xpress").requires_grad_(False)
+    drafter = _drafter(work, "dflash").requires_grad_(False)
     head = new_markov(drafter, recipe.shape)
     _train(work, recipe, "markov", model, drafter, head, markov_losses(head))
-    export_markov(drafter, head, work / "embedded" / "markov")
+    export_markov(drafter, head, work / "models" / "markov")
 
 
 def make_draft_model(work: Path, recipe: Recipe) -> None:
     model, tokenizer = _target(work, recipe)
     lessons = Lessons.load(_made(work / "lessons.pt", "answers"))
     draft = train_draft_model(model, _tables(model), lessons, recipe.draft_model, work / "draft_model")
-    export_draft_model(draft, tokenizer, work / "embedded" / "draft_model")
+    export_draft_model(draft, tokenizer, work / "models" / "draft_model")
     _close(work / "draft_model", recipe.draft_model)
 
 
@@ -181,7 +183,7 @@ def _target(work: Path, recipe: Recipe) -> tuple[Any, Any]:
 
     settings = recipe.target
     if settings.name == OWN:
-        folder = _made(work / "embedded" / "target", "target")
+        folder = _made(work / "models" / "target", "target")
         settings = TargetSettings(str(folder))
     target = hf.load(settings, str(_device(recipe)), "float32")
     return target.model, any_tokenizer(settings)
@@ -191,8 +193,8 @@ def _tables(model: Any) -> Tables:
     return Tables(model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach())
 
 
-def _drafter(work: Path, name: str = "dflash") -> BlockDiffusionModel:
-    folder = _made(work / "embedded" / name, "drafter" if name == "dflash" else "refiner")
+def _drafter(work: Path, name: str) -> BlockDiffusionModel:
+    folder = _made(work / "models" / name, "drafter" if name == ALONE else "refiner")
     drafter = BlockDiffusionModel(dflash.read_config(folder))
     dflash.load_drafter(drafter, folder)
     return drafter
