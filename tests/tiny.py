@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
@@ -15,6 +17,7 @@ from xpress_bench.checkpoints.xpress import HeadConfig
 from xpress_bench.decode import Limits, Output, direct, speculative
 from xpress_bench.drafters import Drafter
 from xpress_bench.drafters.block_diffusion import BlockDiffusion, BlockDiffusionModel
+from xpress_bench.errors import UsageError
 from xpress_bench.records import Condition
 from xpress_bench.refiners import Refiner
 from xpress_bench.refiners.xpress import XPress, XPressHead
@@ -142,3 +145,12 @@ def generated(target: HfTarget, ids: Tensor, new: int, **options: Any) -> list[i
 def after(prompt_length: int, chain: Sequence[int]) -> Callable[[list[int]], list[int]]:
     """A script for `ScriptedDrafter` that always proposes the rest of the target's chain."""
     return lambda tokens: list(chain[len(tokens) - prompt_length :])
+
+
+def refused(call: Callable[[], object], folder: Path, kind: type[UsageError]) -> str:
+    """What a refusal says: one line that names the folder."""
+    with pytest.raises(kind) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+    return str(caught.value)

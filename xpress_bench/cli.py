@@ -191,7 +191,8 @@ def train(words: list[str]) -> int:
     from xpress_bench.config import overridden
     from xpress_bench.train import recipe
 
-    recipe.run(options.step, options.work, overridden(recipe.Recipe(), options.overrides))
+    settings = overridden(recipe.Recipe(), options.overrides)
+    recipe.run(options.step, options.work, replace(settings, device=resolve_device(settings.device)))
     return 0
 
 

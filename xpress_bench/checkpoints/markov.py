@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from xpress_bench.checkpoints import dflash
-from xpress_bench.checkpoints.files import load_into, read_json, tensor_names
-from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.checkpoints import dflash, heads
+from xpress_bench.checkpoints.files import load_into, read_json
+from xpress_bench.errors import UsageError
 from xpress_bench.targets import Target
 
 ARCHITECTURE = dflash.DSPARK
@@ -28,7 +28,7 @@ class MarkovConfig:
 
 def holds_head(folder: Path) -> bool:
     """Whether the folder's weights contain a Markov head."""
-    return any(name.startswith(PREFIX) for name in tensor_names(folder))
+    return heads.holds(folder, PREFIX)
 
 
 def read_config(folder: Path) -> MarkovConfig:
@@ -57,12 +57,7 @@ def _size(body: dict[str, Any], key: str, file: Path) -> int:
 
 def check_fit(config: MarkovConfig, target: Target, folder: Path) -> None:
     """Refuse a head that was made for another target, naming both numbers."""
-    for what, head, own in (
-        ("hidden size", config.hidden_size, target.hidden_size),
-        ("vocabulary", config.vocab_size, target.vocab_size),
-    ):
-        if head != own:
-            raise MisfitError(f"{folder}: {what} of the Markov head is {head}, but target {target.name!r} has {own}")
+    heads.check_target("Markov", config, target, folder)
 
 
 def load_head(head: nn.Module, folder: Path) -> None:

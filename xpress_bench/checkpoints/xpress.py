@@ -8,8 +8,9 @@ from typing import Any
 
 from torch import nn
 
+from xpress_bench.checkpoints import heads
 from xpress_bench.checkpoints.dflash import refuse_shift
-from xpress_bench.checkpoints.files import load_into, read_json, tensor_names
+from xpress_bench.checkpoints.files import load_into, read_json
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.targets import Target
 
@@ -31,7 +32,7 @@ class HeadConfig:
 
 def holds_head(folder: Path) -> bool:
     """Whether the folder's weights contain an xPress head."""
-    return any(name.startswith(PREFIX) for name in tensor_names(folder))
+    return heads.holds(folder, PREFIX)
 
 
 def read_config(folder: Path) -> HeadConfig:
@@ -65,12 +66,7 @@ def read_config(folder: Path) -> HeadConfig:
 
 def check_fit(config: HeadConfig, target: Target, drafter_block: int, folder: Path) -> None:
     """Refuse a head that does not align with the target or with the drafter's block."""
-    for what, head, own in (
-        ("hidden size", config.hidden_size, target.hidden_size),
-        ("vocabulary", config.vocab_size, target.vocab_size),
-    ):
-        if head != own:
-            raise MisfitError(f"{folder}: {what} of the xPress head is {head}, but target {target.name!r} has {own}")
+    heads.check_target("xPress", config, target, folder)
     if drafter_block > config.block_size:
         raise MisfitError(
             f"{folder}: the xPress head mixes at most {config.block_size} slots, and block_size is {drafter_block}; "

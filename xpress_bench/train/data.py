@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +40,17 @@ class Stream:
             return cls(arrays["ids"], arrays["weights"])
 
 
+def chat_prompt(tokenizer: Any, text: str) -> str:
+    """A user's turn and the opening of the answer, as the chat template renders them."""
+    rendered = tokenizer.apply_chat_template(
+        [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
+    )
+    return str(rendered)
+
+
 def chat_halves(tokenizer: PreTrainedTokenizerFast, example: Example) -> tuple[str, str]:
     """Prompt and answer as the chat template renders them; the answer carries the end-of-turn token."""
-    prompt = tokenizer.apply_chat_template(
-        [{"role": "user", "content": example.prompt}], tokenize=False, add_generation_prompt=True
-    )
-    return str(prompt), f"{example.answer}{tokenizer.eos_token}"
+    return chat_prompt(tokenizer, example.prompt), f"{example.answer}{tokenizer.eos_token}"
 
 
 def task_stream(tokenizer: PreTrainedTokenizerFast, tokens: int, seed: int) -> Stream:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xpress_bench.train.data import chat_prompt
 from xpress_bench.train.tasks import TASKS, sample
 from xpress_bench.train.tasks.open_prompts import open_prompt
 
@@ -85,9 +86,7 @@ def asked(prompt: str) -> str:
 def chat(tokenizer: Any, text: str) -> list[int]:
     """Ids of a user's turn and the opening of the answer; the plain text for a tokenizer without a chat template."""
     if tokenizer.chat_template:
-        text = tokenizer.apply_chat_template(
-            [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=True
-        )
+        text = chat_prompt(tokenizer, text)
     ids: list[int] = tokenizer(text, add_special_tokens=not tokenizer.chat_template)["input_ids"]
     return ids
 

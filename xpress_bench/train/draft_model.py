@@ -43,11 +43,12 @@ def shortened(target: Any, layers: int) -> Any:
             shape[name] = [shape[name][layer] for layer in kept]
     shape.pop("quantization_config", None)
     model = AutoModelForCausalLM.from_config(type(target.config).from_dict(shape), dtype=torch.float32)
-    weights = target.state_dict()
+    known = target.state_dict()
+    weights = dict(known)
     for new, old in enumerate(kept):
         weights |= {
             name.replace(f"layers.{old}.", f"layers.{new}.", 1): tensor
-            for name, tensor in target.state_dict().items()
+            for name, tensor in known.items()
             if f"layers.{old}." in name
         }
     model.load_state_dict({name: weights[name] for name in model.state_dict()})

@@ -52,7 +52,10 @@ KEPT_FOR_SUITES = ("sqlite", "factbook")  # documents that suite items are made 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything that can be set, by its key: `drafter.minutes=5`. `target.name` is own, a hub id or a folder."""
+    """Everything that can be set, by its key: `drafter.minutes=5`. `target.name` is own, a hub id or a folder.
+
+    The command line resolves `device=auto` and refuses a device that is not here before a step begins.
+    """
 
     target: TargetSettings = field(default_factory=lambda: TargetSettings(OWN))
     device: str = "auto"
@@ -109,7 +112,7 @@ def make_target(work: Path, recipe: Recipe) -> None:
         "tasks": _kept(work / "tasks.npz", lambda: task_stream(tokenizer, recipe.task_tokens, seed=1)),
         "prose": _kept(work / "prose.npz", lambda: prose_stream(tokenizer, _prose(work))),
     }
-    model = train_target(tokenizer, streams, recipe.pretrain, work / "target", _device(recipe))
+    model = train_target(tokenizer, streams, recipe.pretrain, work / "target", torch.device(recipe.device))
     export_target(model, tokenizer, work / "models" / "target")
     _close(work / "target", recipe.pretrain)
 
@@ -185,7 +188,7 @@ def _target(work: Path, recipe: Recipe) -> tuple[Any, Any]:
     if settings.name == OWN:
         folder = _made(work / "models" / "target", "target")
         settings = TargetSettings(str(folder))
-    target = hf.load(settings, str(_device(recipe)), "float32")
+    target = hf.load(settings, recipe.device, "float32")
     return target.model, any_tokenizer(settings)
 
 
@@ -198,11 +201,6 @@ def _drafter(work: Path, name: str) -> BlockDiffusionModel:
     drafter = BlockDiffusionModel(dflash.read_config(folder))
     dflash.load_drafter(drafter, folder)
     return drafter
-
-
-def _device(recipe: Recipe) -> torch.device:
-    name = recipe.device
-    return torch.device(("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name)
 
 
 def _prose(work: Path) -> list[str]:
