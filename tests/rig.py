@@ -137,6 +137,7 @@ def settings(**changes: Any) -> Settings:
         "repeats": 1,
         "launches": 1,
         "limit": None,
+        "turns": None,
         "max_new_tokens": 8,
         "batch_size": 1,
         "device": "cpu",

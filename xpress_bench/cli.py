@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # flag -> (key of the configuration, what it is)
 FLAGS: dict[str, tuple[str, str]] = {
-    "suite": ("suite", "qa, or FILE.jsonl with a prompt per line"),
+    "suite": ("suite", "short, long, qa, translation, all, FILE.jsonl, or hf:owner/name; several with commas"),
     "target": ("target.name", "embedded, a hub id, or a folder of a transformers causal LM"),
     "drafter": ("drafter.name", "none, dflash, draft_model, prompt_lookup, a plug-in, a hub id, or a folder"),
     "refiner": ("refiner.name", "auto, none, xpress, markov, a plug-in, a hub id, or a checkpoint folder"),
@@ -43,6 +43,7 @@ commands:
   xpress-bench check [same flags]          validate target, drafter and refiner, then plan the run
   xpress-bench report RUN                  the table again, from the journal alone
   xpress-bench list [KIND]                 targets, drafters, refiners, verifiers, suites
+  xpress-bench show SUITE [ID]             what a suite holds, or one of its prompts in full
   xpress-bench train --help                the recipe of the embedded models
 
 After the flags any setting can be given by its key, e.g. block_size=8 refiner.passes=4 (hydra overrides).
@@ -112,9 +113,9 @@ def report(words: list[str]) -> int:
     parser = Parser(prog="xpress-bench report", description="The report of a run, from its journal alone.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder or its journal.jsonl")
     parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
-    parser.add_argument(
-        "--by", choices=("category", "source_id", "origin", "memorised", "lang"), help="add a table by this field"
-    )
+    from xpress_bench.suites import GROUPED_BY
+
+    parser.add_argument("--by", choices=GROUPED_BY, help="divide the results by this field (default: the suite's own)")
     options = parser.parse_args(words)
     return show_report(options.runs, options.format, options.by)
 
@@ -129,7 +130,8 @@ def show_report(folders: Sequence[Path], layout: str, field: str | None) -> int:
     for folder in folders:
         measured = read_run(folder)
         items = items_of(measured.header)
-        content = page.page(summarise(measured, items), by(measured, items, field) if field else None)
+        chosen = field or measured.header.suite.get("report_by")
+        content = page.page(summarise(measured, items), by(measured, items, chosen) if chosen else None)
         if layout == "markdown":
             print(markdown.markdown(content))
         else:
@@ -175,6 +177,28 @@ def list_names(words: list[str]) -> int:
     return 0
 
 
+def show(words: list[str]) -> int:
+    """Print what a suite holds, or one item in full; lengths are those of a target's tokenizer."""
+    parser = Parser(prog="xpress-bench show", description="What a suite holds, or one of its prompts in full.")
+    parser.add_argument("suite", metavar="SUITE", help="as for --suite")
+    parser.add_argument("id", nargs="?", metavar="ID", help="an item of it")
+    parser.add_argument("--target", default="embedded", help="whose tokenizer and chat template count the tokens")
+    options = parser.parse_args(words)
+    from xpress_bench.publish import prompts, text
+    from xpress_bench.suites import load_suite
+
+    suite = load_suite(options.suite)
+    chosen = prompts.item_of(suite, options.id) if options.id else None
+    from xpress_bench.measure.prompts import prompt_lengths
+
+    lengths, context = prompt_lengths([chosen] if chosen else suite.items, options.target)
+    if chosen:
+        print(prompts.item_text(suite, chosen, lengths[chosen.id]))
+    else:
+        text.show(prompts.suite_page(suite, lengths, options.target, context))
+    return 0
+
+
 def train(words: list[str]) -> int:
     """The recipe that made the embedded models, or a step of it."""
     parser = Parser(
@@ -200,6 +224,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "check": check,
     "report": report,
     "list": list_names,
+    "show": show,
     "train": train,
 }
 

@@ -56,8 +56,9 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measured request: (launch, prompt, seed, arm, repeat) under one condition.
+    """One measured request: (launch, prompt, turn, seed, arm, repeat) under one condition.
 
+    `turn` counts from 1; later turns of a conversation are requests of their own with the same `prompt`.
     `latency_s` is the whole request after tokenising: prefill, drafting, verifying, until the last id is on the host.
     `ttft_s` is the time to the first output id. `rest_s` is `latency_s` less prefill and the three stages.
     `ids` holds exactly the output ids, a stop id that ended the output included. With `error` set, everything measured
@@ -82,6 +83,7 @@ class Cell:
     rest_s: float | None = None
     steps: Steps = field(default_factory=Steps)
     error: str | None = None
+    turn: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Replay:
     gap: float | None
     tolerance: float | None
     verdict: Literal["tie", "near_tie", "real"]
+    turn: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +162,7 @@ class Header:
     machine: dict[str, Any]
     profile: str
     in_process: bool
+    turns: dict[str, int] = field(default_factory=dict)  # prompts of which more than one turn was run -> how many
     schema: int = SCHEMA
 
 

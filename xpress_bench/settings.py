@@ -70,6 +70,7 @@ class Settings:
     repeats: int
     launches: int
     limit: int | None
+    turns: int | None  # of each conversation; None: as many as the suite runs
     max_new_tokens: int | None  # None: the suite's budget per category
     batch_size: int
     device: str
@@ -82,9 +83,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         _at_least(1, repeats=self.repeats, launches=self.launches, warmup=self.warmup)
-        for name, value in (("limit", self.limit), ("max_new_tokens", self.max_new_tokens), ("threads", self.threads)):
-            if value is not None:
-                _at_least(1, **{name: value})
+        for name in ("limit", "turns", "max_new_tokens", "threads"):
+            if getattr(self, name) is not None:
+                _at_least(1, **{name: getattr(self, name)})
         if self.block_size is not None:
             _at_least(2, block_size=self.block_size)
         if self.refiner.passes is not None:

@@ -9,15 +9,15 @@ from xpress_bench.errors import UsageError
 
 def test_repeats_take_their_median_inside_a_unit():
     cells = [cell("draft", latency_s=t, repeat=r) for r, t in enumerate((1.0, 9.0, 2.0))]
-    assert unit_latencies(cells) == {(0, "p0", 0): 2.0}
+    assert unit_latencies(cells) == {(0, "p0", 0, 1): 2.0}
 
 
 def test_at_temperature_0_seeds_are_repeats_and_above_it_they_are_not():
     times = enumerate((1.0, 9.0, 2.0))
     greedy = [cell("draft", latency_s=t, seed=s) for s, t in times]
-    assert unit_latencies(greedy) == {(0, "p0", 0): 2.0}
+    assert unit_latencies(greedy) == {(0, "p0", 0, 1): 2.0}
     sampled = [cell("draft", latency_s=t, seed=s, condition=COUPLED) for s, t in enumerate((1.0, 9.0, 2.0))]
-    assert unit_latencies(sampled) == {(0, "p0", 0): 1.0, (0, "p0", 1): 9.0, (0, "p0", 2): 2.0}
+    assert unit_latencies(sampled) == {(0, "p0", 0, 1): 1.0, (0, "p0", 1, 1): 9.0, (0, "p0", 2, 1): 2.0}
 
 
 def test_ladder_by_hand():
@@ -28,8 +28,18 @@ def test_ladder_by_hand():
     assert prompt_latencies(base) == {"p0": 6.0}
 
 
-def test_launches_never_add_prompts():
-    assert per_prompt({(0, "a", 0): 1.0, (1, "a", 0): 3.0, (0, "b", 0): 5.0}) == {"a": 2.0, "b": 5.0}
+def test_neither_launches_nor_turns_add_prompts():
+    values = {(0, "a", 0, 1): 1.0, (1, "a", 0, 1): 3.0, (0, "b", 0, 1): 5.0, (0, "b", 0, 2): 8.0}
+    assert per_prompt(values) == {"a": 2.0, "b": 6.5}
+
+
+def test_turns_are_paired_apart_and_averaged():
+    base = [cell("direct", latency_s=t, turn=turn, repeat=r) for turn, r, t in ((1, 0, 2), (1, 1, 4), (2, 0, 8))]
+    arm = [cell("draft", latency_s=t, turn=turn) for turn, t in ((1, 3.0), (2, 2.0))]
+    # turn 1: 3 / 3 = 1; turn 2: 8 / 2 = 4; mean of logs = log 2
+    assert pair(base, arm).log_ratios() == {"p0": pytest.approx(math.log(2))}
+    assert prompt_latencies(base) == {"p0": 5.5}
+    assert prompt_latencies(arm) == {"p0": 2.5}
 
 
 def test_c23_pairs_by_prompt_whatever_the_order():

@@ -26,7 +26,7 @@ class Chatty:
     def apply_chat_template(self, messages: list[dict[str, str]], **flags: Any) -> dict[str, list[int]]:
         assert flags["add_generation_prompt"]
         thinking = [THINK] if flags["enable_thinking"] else []
-        return {"input_ids": [BOS, *map(ord, messages[0]["content"]), TURN, *thinking]}
+        return {"input_ids": [BOS, *(i for one in messages for i in (*map(ord, one["content"]), TURN)), *thinking]}
 
 
 ITEM = Item("p", "ab")
@@ -43,11 +43,11 @@ def test_c16_the_thinking_flag_changes_ids_and_hash_and_unset_is_off() -> None:
     assert on.ids == (BOS, 97, 98, TURN, THINK)
     assert off.ids == (BOS, 97, 98, TURN)
     assert on.sha256 != off.sha256
-    assert render(ITEM, Chatty(), TargetSettings("toy")) == off.ids
+    assert render([ITEM.prompt], Chatty(), TargetSettings("toy")) == off.ids
 
 
 def test_plain_text_gets_the_tokenizer_s_own_special_tokens_once() -> None:
-    assert render(ITEM, Chatty(), TargetSettings("toy", chat_template=False)) == (BOS, 97, 98)
+    assert render([ITEM.prompt], Chatty(), TargetSettings("toy", chat_template=False)) == (BOS, 97, 98)
 
 
 def test_the_embedded_template_neither_loses_nor_doubles_special_tokens() -> None:
@@ -55,7 +55,7 @@ def test_the_embedded_template_neither_loses_nor_doubles_special_tokens() -> Non
     text = tokenizer.apply_chat_template(
         [{"role": "user", "content": item.prompt}], add_generation_prompt=True, tokenize=False, enable_thinking=False
     )
-    ids = render(item, tokenizer, TargetSettings("embedded"))
+    ids = render([item.prompt], tokenizer, TargetSettings("embedded"))
     assert list(ids) == tokenizer(text, add_special_tokens=False)["input_ids"]
     assert tokenizer.decode(ids) == text
 
@@ -79,3 +79,12 @@ def test_max_new_tokens_wins_over_the_suite_s_budget() -> None:
     suite = Suite("s", "1", "0", (ITEM,), budgets={"all": 8})
     (prompt,), _ = prepare(suite, Chatty(), TargetSettings("toy"), 64, 5)
     assert prompt.budget == 5
+
+
+def test_a_history_alternates_between_user_and_assistant() -> None:
+    class Roles(Chatty):
+        def apply_chat_template(self, messages: list[dict[str, str]], **flags: Any) -> dict[str, list[int]]:
+            assert [one["role"] for one in messages] == ["user", "assistant", "user"]
+            return super().apply_chat_template(messages, **flags)
+
+    assert render(["a", "b", "c"], Roles(), TargetSettings("toy")) == (BOS, 97, TURN, 98, TURN, 99, TURN)

@@ -10,7 +10,18 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from xpress_bench.parts import load_tokenizer
 from xpress_bench.settings import TargetSettings
 from xpress_bench.suites import load_suite
-from xpress_bench.train.distil import Answer, AnswerRecipe, Wanted, _batches, answer_all, asked, chat, prompts, teach
+from xpress_bench.train.distil import (
+    Answer,
+    AnswerRecipe,
+    Wanted,
+    _batches,
+    answer_all,
+    asked,
+    chat,
+    given,
+    prompts,
+    teach,
+)
 from xpress_bench.train.draft_model import shortened
 from xpress_bench.train.tasks import TASKS
 from xpress_bench.train.tasks.open_prompts import open_prompt
@@ -118,3 +129,15 @@ def test_a_shortened_model_keeps_the_first_and_the_last_layer(model) -> None:
 def test_a_shortened_model_of_all_layers_is_the_model(model) -> None:
     ids = torch.tensor([[5, 6, 7]])
     torch.testing.assert_close(shortened(model, 5)(ids).logits, model(ids).logits)
+
+
+def test_texts_taken_as_they_stand_are_tasks_with_right_answers_and_prose(tokenizer) -> None:
+    tasks, prose = [given(tokenizer, PROSE, AnswerRecipe(given=40))[start::2] for start in (0, 1)]
+    for one in tasks:
+        assert tokenizer.decode(one.prompt).endswith("assistant\n")
+        assert one.answer[-1] == tokenizer.eos_token_id
+    sums = [text for one in tasks if "Answer: " in (text := tokenizer.decode(one.answer, skip_special_tokens=True))]
+    assert sums
+    for one in prose:
+        assert (len(one.prompt), len(one.prompt + one.answer)) == (16, 256)
+        assert tokenizer.decode(one.answer).strip()[:60] in PROSE[0]

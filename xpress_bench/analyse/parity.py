@@ -1,6 +1,6 @@
 """Does an arm say what direct generation says? Shown, refuted or not shown; never taken for granted.
 
-Ids of the same (launch, prompt, seed) under the same condition are compared; the prompt is the unit, and all its
+Ids of the same (launch, prompt, turn, seed) under the same condition are compared; the prompt is the unit, and all its
 pairs must agree. A difference that the replay calls a tie or near-tie is rounding, reported apart from agreement. Under
 `rejection` sampling arms draw different noise, so ids say nothing: the law is tested in the test-suite and the run is
 judged by task score, non-inferior by the suite's declared margin.
@@ -27,7 +27,7 @@ from xpress_bench.records import Cell, Condition, Replay, first_difference
 Outcome = Literal["shown", "refuted", "not shown"]
 Verdict = Literal["tie", "near_tie", "real"]
 Pair = tuple[Cell | None, Cell | None]  # arm, direct
-Place = tuple[str, int, int]  # prompt, seed (0 at temperature 0), position
+Place = tuple[str, int, int, int]  # prompt, seed (0 at temperature 0), turn, position
 _SEVERITY: tuple[Verdict | None, ...] = ("tie", "near_tie", None, "real")
 
 
@@ -124,19 +124,21 @@ def score_difference(scores: Mapping[str, Mapping[str, float]], arm: str, direct
 
 def noise_floor(direct: Iterable[Cell]) -> Measure:
     """Share of prompts on which direct generation repeats its own ids, over those it ran at least twice."""
-    groups: defaultdict[tuple[str, int], list[tuple[int, ...]]] = defaultdict(list)
+    groups: defaultdict[tuple[str, int, int], list[tuple[int, ...]]] = defaultdict(list)
     for cell in direct:
         groups[unit_of(cell)[1:]].append(cell.ids)
     repeated = {key: ids for key, ids in groups.items() if len(ids) > 1}
     if not repeated:
         return Unknown("direct ran once per prompt")
-    unsteady = {prompt for (prompt, _), ids in repeated.items() if len(set(ids)) > 1}
-    prompts = {prompt for prompt, _ in repeated}
+    unsteady = {prompt for (prompt, *_), ids in repeated.items() if len(set(ids)) > 1}
+    prompts = {prompt for prompt, *_ in repeated}
     return exact_lower_bound(len(prompts) - len(unsteady), len(prompts))
 
 
 def _pairs(selection: Selection, arm: str, direct: str) -> dict[str, list[Pair]]:
-    sides = [{(c.launch, c.prompt, c.seed, c.repeat): c for c in selection.every(name)} for name in (arm, direct)]
+    sides = [
+        {(c.launch, c.prompt, c.turn, c.seed, c.repeat): c for c in selection.every(name)} for name in (arm, direct)
+    ]
     prompts: defaultdict[str, list[Pair]] = defaultdict(list)
     for key in sorted(sides[0].keys() | sides[1].keys()):
         prompts[key[1]].append((sides[0].get(key), sides[1].get(key)))
@@ -151,7 +153,7 @@ def _complete(ours: Cell | None, theirs: Cell | None) -> bool:
 
 def _judged(replays: Iterable[Replay], arm: str, condition: Condition) -> dict[Place, Replay]:
     own = [one for one in replays if one.arm == arm and one.condition == condition]
-    return {(one.prompt, one.seed if condition.temperature > 0 else 0, one.position): one for one in own}
+    return {(one.prompt, one.seed if condition.temperature > 0 else 0, one.turn, one.position): one for one in own}
 
 
 def _divergences(prompts: Mapping[str, list[Pair]], judged: Mapping[Place, Replay]) -> tuple[Divergence, ...]:
@@ -166,7 +168,7 @@ def _divergences(prompts: Mapping[str, list[Pair]], judged: Mapping[Place, Repla
 def _divergence(ours: Cell, theirs: Cell, judged: Mapping[Place, Replay]) -> Divergence:
     at = first_difference(ours.ids, theirs.ids)
     assert at is not None
-    replay = judged.get((ours.prompt, unit_of(ours)[2], at))
+    replay = judged.get((*unit_of(ours)[1:], at))
     return Divergence(
         prompt=ours.prompt,
         seed=ours.seed,

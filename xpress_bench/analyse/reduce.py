@@ -1,7 +1,7 @@
 """From cells to one value per prompt: repeats, then pairs, then seeds and launches, in this order and never mixed.
 
-Repeats take their median inside a unit (launch, prompt, seed). Two arms are compared inside a unit. Units are then
-averaged to one value per prompt. At temperature 0 a seed changes nothing, so all seeds of a prompt are repeats.
+Repeats take their median inside a unit (launch, prompt, seed, turn). Two arms are compared inside a unit. Units are
+then averaged to one value per prompt. At temperature 0 a seed changes nothing, so all seeds of a prompt are repeats.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeVar
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Cell, Condition, Run
 
-Unit = tuple[int, str, int]  # launch, prompt, seed (0 at temperature 0)
+Unit = tuple[int, str, int, int]  # launch, prompt, seed (0 at temperature 0), turn
 T = TypeVar("T")
 
 
@@ -47,7 +47,7 @@ class Paired:
     missing: tuple[str, ...]
 
     def log_ratios(self) -> dict[str, float]:
-        """Mean log(base / arm) per prompt, over launches and seeds; above 0 the arm is faster."""
+        """Mean log(base / arm) per prompt, over launches, seeds and turns; above 0 the arm is faster."""
         return per_prompt({unit: math.log(self.base_s[unit] / self.arm_s[unit]) for unit in self.base_s})
 
     def totals_s(self) -> tuple[list[float], list[float]]:
@@ -71,7 +71,7 @@ def select(run: Run, condition: Condition) -> Selection:
 
 def unit_of(cell: Cell) -> Unit:
     """The unit whose repeats this cell belongs to."""
-    return cell.launch, cell.prompt, cell.seed if cell.condition.temperature > 0 else 0
+    return cell.launch, cell.prompt, cell.seed if cell.condition.temperature > 0 else 0, cell.turn
 
 
 def timed(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
@@ -88,11 +88,11 @@ def unit_latencies(cells: Iterable[Cell]) -> dict[Unit, float]:
 
 
 def prompt_latencies(cells: Iterable[Cell]) -> dict[str, float]:
-    """Median latency in seconds over everything that was timed for each prompt; cells of one arm."""
-    grouped: defaultdict[str, list[float]] = defaultdict(list)
+    """Seconds of a request of each prompt: the median over all that was timed of a turn, the mean over its turns."""
+    grouped: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell, latency_s in timed(cells):
-        grouped[cell.prompt].append(latency_s)
-    return {prompt: median(values) for prompt, values in grouped.items()}
+        grouped[cell.prompt][cell.turn].append(latency_s)
+    return {prompt: fmean(median(values) for values in turns.values()) for prompt, turns in grouped.items()}
 
 
 def pair(base: Iterable[Cell], arm: Iterable[Cell]) -> Paired:
@@ -111,7 +111,7 @@ def pair(base: Iterable[Cell], arm: Iterable[Cell]) -> Paired:
 def group_by_prompt(values: Mapping[Unit, T]) -> dict[str, list[T]]:
     """The values of each prompt, prompts in order of first appearance."""
     grouped: defaultdict[str, list[T]] = defaultdict(list)
-    for (_, prompt, _), value in values.items():
+    for (_, prompt, *_), value in values.items():
         grouped[prompt].append(value)
     return dict(grouped)
 
@@ -122,17 +122,19 @@ def per_prompt(values: Mapping[Unit, float]) -> dict[str, float]:
 
 
 def _refuse_duplicates(cells: list[Cell]) -> None:
-    seen: set[tuple[int, str, int, str, int]] = set()
+    seen: set[tuple[int, str, int, int, str, int]] = set()
     for cell in cells:
-        key = (cell.launch, cell.prompt, cell.seed, cell.arm, cell.repeat)
+        key = (cell.launch, cell.prompt, cell.turn, cell.seed, cell.arm, cell.repeat)
         if key in seen:
-            raise UsageError(f"cell {key} (launch, prompt, seed, arm, repeat) is in the journal twice; measure again")
+            raise UsageError(
+                f"cell {key} (launch, prompt, turn, seed, arm, repeat) is in the journal twice; measure again"
+            )
         seen.add(key)
 
 
 def _refuse_other_prompts(cells: list[Cell]) -> None:
-    hashes: dict[str, Cell] = {}
+    hashes: dict[tuple[str, int], Cell] = {}
     for cell in cells:
-        first = hashes.setdefault(cell.prompt, cell)
+        first = hashes.setdefault((cell.prompt, cell.turn), cell)
         if first.prompt_sha256 != cell.prompt_sha256:
             raise UsageError(f"prompt {cell.prompt}: arms {first.arm} and {cell.arm} were given different tokens")

@@ -45,13 +45,18 @@ def score(text: str, item: Scorable, scorers: Mapping[str, str] | None = None) -
     """
     if not item.references or item.answer_type == "none":
         return Unknown("no reference")
-    table = {**_BY_ANSWER_TYPE, **(scorers or {})}
-    name = table.get(item.category) or table.get(item.answer_type, "")
+    name = scorer_of(item, scorers)
     if name not in SCORERS:
         raise UsageError(f"item {item.id}: scorer {name!r} is none of {', '.join(SCORERS)}")
     if name == "chrf" and find_spec("sacrebleu") is None:
         return Unknown("chrF needs sacrebleu: pip install 'xpress-bench[score]'")
     return SCORERS[name](text, item.references)
+
+
+def scorer_of(item: Scorable, scorers: Mapping[str, str] | None = None) -> str:
+    """Name of the scorer of an item: its category's, else its answer type's; empty if there is none."""
+    table = {**_BY_ANSWER_TYPE, **(scorers or {})}
+    return table.get(item.category) or table.get(item.answer_type, "")
 
 
 def exact(text: str, references: Sequence[str]) -> float:

@@ -1,6 +1,7 @@
 """Was the machine quiet? Flags on timing; they warn, and no cell is ever removed for one.
 
-Residual: log latency less the median log latency of the same (prompt, seed, arm), all seeds together at temperature 0.
+Residual: log latency less the median log latency of the same (prompt, seed, turn, arm), all seeds together at
+temperature 0.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from xpress_bench.analyse.intervals import Interval, Measure, mean_interval
-from xpress_bench.analyse.reduce import per_prompt, timed, unit_of
+from xpress_bench.analyse.reduce import Unit, per_prompt, timed, unit_of
 from xpress_bench.records import Cell
 
 OUTLIER_SIGMAS = 10  # on a robust scale, as in hyperfine
@@ -25,6 +26,7 @@ SPREAD_WARN, SPREAD_VOID = 0.10, 0.25  # repeat IQR over median, as in torch.uti
 TREND, TREND_P = 0.1, 0.01  # both needed: among thousands of cells a correlation of 0.03 has a tiny p and means nothing
 COARSE = 1e-3  # a relative spread below this is the clock's, not the machine's
 Floats = NDArray[np.float64]
+Groups = defaultdict[tuple[Unit, str], list[float]]  # latencies in seconds of the repeats of a unit and arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,9 @@ class Stability:
 def stability(cells: Sequence[Cell]) -> Stability:
     """Stability of all usable cells of one condition, given in journal order."""
     rows = timed(cells)
-    groups: defaultdict[tuple[int, str, int, str], list[float]] = defaultdict(list)
+    groups: Groups = defaultdict(list)
     for cell, latency_s in rows:
-        groups[*unit_of(cell), cell.arm].append(latency_s)
+        groups[unit_of(cell), cell.arm].append(latency_s)
     spreads = np.array([_spread(values) for values in groups.values() if len(values) > 1])
     residuals = _residuals(rows)
     outliers = _outliers([cell.arm for cell, _ in rows], residuals)
@@ -78,7 +80,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def _residuals(rows: Sequence[tuple[Cell, float]]) -> Floats:
-    groups: defaultdict[tuple[str, int, str], list[int]] = defaultdict(list)
+    groups: defaultdict[tuple[str, int, int, str], list[int]] = defaultdict(list)
     for at, (cell, _) in enumerate(rows):
         groups[*unit_of(cell)[1:], cell.arm].append(at)
     logs = np.log([latency_s for _, latency_s in rows])
@@ -118,11 +120,11 @@ def _trend_flag(what: str, place: Floats, residuals: Floats) -> str | None:
     return f"{what} (rank correlation {rank.statistic:+.2f})" if found else None
 
 
-def _first_repeat(groups: dict[tuple[int, str, int, str], list[float]]) -> Measure:
-    ratios: defaultdict[tuple[int, str, int], list[float]] = defaultdict(list)
-    for (launch, prompt, seed, _), (first, *rest) in groups.items():
+def _first_repeat(groups: Groups) -> Measure:
+    ratios: defaultdict[Unit, list[float]] = defaultdict(list)
+    for (unit, _), (first, *rest) in groups.items():
         if rest:
-            ratios[launch, prompt, seed].append(math.log(first / median(rest)))
+            ratios[unit].append(math.log(first / median(rest)))
     return mean_interval(list(per_prompt({unit: fmean(values) for unit, values in ratios.items()}).values()))
 
 

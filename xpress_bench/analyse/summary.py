@@ -188,6 +188,8 @@ def _scores(run: Run, selection: Selection, items: dict[str, Scorable]) -> tuple
     seen: dict[tuple[str, str], float | Unknown] = {}  # arms and repeats mostly say the same; chrF is slow
     grouped: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for cell in selection.usable:
+        if cell.turn > 1:  # references are answers to the first turn
+            continue
         key = cell.prompt, cell.text
         if key not in seen and cell.prompt in items:
             seen[key] = score(cell.text, items[cell.prompt], scorers)
@@ -201,5 +203,6 @@ def _scores(run: Run, selection: Selection, items: dict[str, Scorable]) -> tuple
 
 def _expected(header: Header) -> int:
     prompts = set(header.prompts) - {one.prompt for one in header.skipped}
+    requests = sum(header.turns.get(prompt, 1) for prompt in prompts)
     seeds, repeats, launches = (header.settings[name] for name in ("seeds", "repeats", "launches"))
-    return len(prompts) * len(header.arms) * len(seeds) * int(repeats) * int(launches)
+    return requests * len(header.arms) * len(seeds) * int(repeats) * int(launches)

@@ -44,7 +44,8 @@ def check_and_plan(settings: Settings, say: Say) -> None:
         f"plan: suite {ready.suite.name}, {len(prompts)} of {len(ready.suite.items)} prompts, "
         f"{len(ready.skipped)} too long for the target, {len(parts.arms)} arms"
     )
-    plan(settings, parts, prompts, say)
+    turns = sum(ready.suite.turns_of(prompt.item, settings.turns) for prompt in prompts)
+    plan(settings, parts, prompts, turns, say)
 
 
 @torch.inference_mode()
@@ -108,8 +109,8 @@ def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
     say(f"  3 refine   {shapes}, {changed} changed")
 
 
-def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], say: Say) -> None:
-    """Run a few prompts once per arm and say how long the run will take and what it could tell apart."""
+def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], turns: int, say: Say) -> None:
+    """Run a few prompts once per arm and say how long all `turns` will take and what they could tell apart."""
     picked = spread(prompts, PILOT)
     requests = Requests(parts.target, parts.tokenizer, parts.arms, picked, clock_for(settings.device))
     warm_up(requests, replace(settings, warmup=1))
@@ -122,7 +123,7 @@ def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], say: Say) 
     for arm, times in seconds.items():
         say(f"  {arm:<8} {sum(times) / len(times):.3f} s a request")
     each = sum(sum(times) for times in seconds.values()) / len(picked)
-    cells = len(prompts) * len(settings.seeds) * settings.repeats * settings.launches * len(settings.conditions())
+    cells = turns * len(settings.seeds) * settings.repeats * settings.launches * len(settings.conditions())
     say(f"  time     about {each * cells / 60:.1f} min for {cells * len(parts.arms)} requests, without loading")
     for arm in list(seconds)[1:]:
         say(f"  effect   {arm} over direct: {_detectable(seconds['direct'], seconds[arm], len(prompts))}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from xpress_bench.settings import Settings
 def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> Header:
     """Everything needed to know what was run, on what, with which code."""
     threads, suite, parts = torch.get_num_threads(), ready.suite, ready.parts
+    names = tuple(dict.fromkeys(prompt.item.id for prompt in ready.prompts))
     return Header(
         run=name,
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -31,14 +33,16 @@ def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> 
             "version": suite.version,
             "sha256": suite.sha256,
             "items": len(suite.items),
-            "selected": len(ready.prompts),
+            "selected": len(names),
+            "report_by": suite.report_by,
             "parity_margin": suite.parity_margin,
             "scorers": suite.scorers,
         },
         target=_target(settings, parts),
         arms=tuple(planned.arm for planned in parts.arms),
         conditions=settings.conditions(),
-        prompts=tuple(prompt.item.id for prompt in ready.prompts),
+        prompts=names,
+        turns={item: count for item, count in Counter(prompt.item.id for prompt in ready.prompts).items() if count > 1},
         skipped=tuple(ready.skipped),
         versions=machine.versions(),
         git=machine.git_state(),

@@ -33,7 +33,7 @@ def replay(target: Target, prompt: Sequence[int], direct: Cell, arm: Cell, sampl
     if position >= min(len(direct.ids), len(arm.ids)):
         own = direct.ids[position] if position < len(direct.ids) else -1
         other = arm.ids[position] if position < len(arm.ids) else None
-        return Replay(*where, own, other, None, None, "real")
+        return Replay(*where, own, other, None, None, "real", direct.turn)
     prefix = [*prompt, *direct.ids[:position]]
     single, block = _scores(target, prefix, 1, sampling), _scores(target, prefix, BLOCK, sampling)
     own, other = direct.ids[position], arm.ids[position]
@@ -41,7 +41,7 @@ def replay(target: Target, prompt: Sequence[int], direct: Cell, arm: Cell, sampl
     tolerance = float((single - block).abs().max()) * 2
     near = NEAR * torch.finfo(target.dtype).eps * float(single[own].abs())
     verdict = "tie" if abs(gap) <= tolerance else "near_tie" if abs(gap) <= near else "real"
-    return Replay(*where, own, other, gap, tolerance, verdict)  # type: ignore[arg-type]
+    return Replay(*where, own, other, gap, tolerance, verdict, direct.turn)  # type: ignore[arg-type]
 
 
 def _scores(target: Target, prefix: list[int], rows: int, sampling: Sampling) -> Tensor:

@@ -20,7 +20,7 @@ from xpress_bench.verifiers import VERIFIERS
 
 
 class Requests:
-    """Runs slots on one target. Arms and prompts are found by name."""
+    """Runs slots on one target. Arms are found by name, prompts by item and turn."""
 
     def __init__(
         self, target: Target, tokenizer: Any, arms: tuple[PlannedArm, ...], prompts: Sequence[Prompt], clock: Clock
@@ -28,19 +28,20 @@ class Requests:
         self.target = target
         self.tokenizer = tokenizer
         self.arms = {planned.arm.name: planned for planned in arms}
-        self.prompts = {prompt.item.id: prompt for prompt in prompts}
+        self.prompts = {prompt.key: prompt for prompt in prompts}
         self.clock = clock
 
     def sampling(self, slot: Slot) -> Sampling:
         """The request's randomness: every arm of a (prompt, seed) gets the same, no two prompts do."""
-        return Sampling(slot.condition, stable_seed(slot.seed, slot.prompt), self.target.device)
+        name = slot.prompt if slot.turn == 1 else f"{slot.prompt}, turn {slot.turn}"
+        return Sampling(slot.condition, stable_seed(slot.seed, name), self.target.device)
 
     def limits(self, prompt: Prompt) -> Limits:
         return Limits(prompt.budget, frozenset(self.target.stop_ids))
 
     def run(self, slot: Slot, launch: int) -> Cell:
         """Measure one slot. A failure becomes a cell with an error and no numbers; the run goes on."""
-        prompt = self.prompts[slot.prompt]
+        prompt = self.prompts[slot.key]
         try:
             output, latency_s = self._timed(slot, prompt)
         except XpressError:
@@ -50,6 +51,11 @@ class Requests:
                 slot, prompt, launch, error=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
             )
         return self._cell(slot, prompt, launch, **self._measured(output, latency_s, prompt))
+
+    def said(self, prompt: Prompt, slot: Slot) -> str:
+        """What an arm answers to a prompt, unmeasured; a failure is raised."""
+        output, _ = self._timed(slot, prompt)
+        return self._text(output)
 
     def _timed(self, slot: Slot, prompt: Prompt) -> tuple[Output, float]:
         planned, sampling, limits = self.arms[slot.arm], self.sampling(slot), self.limits(prompt)
@@ -73,7 +79,7 @@ class Requests:
         staged = prefill_s + sum(map(sum, (steps.draft_s, steps.refine_s, steps.verify_s)))
         return {
             "ids": tuple(output.ids),
-            "text": self.tokenizer.decode(output.ids, skip_special_tokens=True) if self.tokenizer else "",
+            "text": self._text(output),
             # Read off the ids, whatever the loop says: an output that nothing asked to end is short (C06).
             "stop_reason": stop_reason(output.ids, self.limits(prompt)) or "short",
             "latency_s": latency_s,
@@ -83,6 +89,9 @@ class Requests:
             "rest_s": max(0.0, latency_s - staged) if output.rounds else None,
             "steps": steps,
         }
+
+    def _text(self, output: Output) -> str:
+        return self.tokenizer.decode(output.ids, skip_special_tokens=True) if self.tokenizer else ""
 
     def _steps(self, output: Output) -> Steps:
         rounds, seconds = output.rounds, self.clock.seconds
@@ -102,6 +111,7 @@ class Requests:
         return Cell(
             launch=launch,
             prompt=slot.prompt,
+            turn=slot.turn,
             seed=slot.seed,
             arm=slot.arm,
             repeat=slot.repeat,

@@ -18,6 +18,7 @@ from xpress_bench.measure.ready import make_ready
 from xpress_bench.measure.replay import replay
 from xpress_bench.measure.requests import Requests
 from xpress_bench.measure.schedule import Slot, schedule
+from xpress_bench.measure.turns import with_later_turns
 from xpress_bench.records import JOURNAL, Cell, Footer, Memory, read_run
 from xpress_bench.settings import Settings
 from xpress_bench.suites import load_suite
@@ -53,6 +54,8 @@ def launch(settings: Settings, folder: Path, index: int, argv: Sequence[str], pr
     """One process launch: every arm over the suite once per seed and repeat. Launch 0 writes the journal's header."""
     progress(0, 0, "loading models")
     ready = make_ready(settings)
+    progress(0, 0, "answering the first turns of conversations")
+    ready = with_later_turns(ready, settings, folder)
     with Journal(folder) as journal:
         if index == 0:
             journal.write(header(settings, ready, argv, folder.name))
@@ -70,7 +73,7 @@ def warm_up(requests: Requests, settings: Settings) -> None:
         for prompt in (by_length[0], by_length[-1]):
             for _ in range(settings.warmup):
                 for arm in requests.arms:
-                    requests.run(Slot(condition, prompt.item.id, settings.seeds[0], 0, arm, 0), launch=-1)
+                    requests.run(Slot(condition, prompt.item.id, settings.seeds[0], 0, arm, 0, prompt.turn), launch=-1)
 
 
 def _measure(requests: Requests, settings: Settings, index: int, journal: Journal, progress: Progress) -> list[Cell]:
@@ -92,14 +95,14 @@ def _measure(requests: Requests, settings: Settings, index: int, journal: Journa
 def _judge(requests: Requests, cells: list[Cell]) -> list[Any]:
     """A replay for every (condition, prompt, seed, arm) whose ids differ from direct generation's."""
     own = {
-        (cell.condition, cell.prompt, cell.seed): cell
+        (cell.condition, cell.prompt, cell.turn, cell.seed): cell
         for cell in reversed(cells)
         if cell.arm == "direct" and not cell.error
     }
     judged = {}
     for cell in cells:
-        direct = own.get((cell.condition, cell.prompt, cell.seed))
-        key = (cell.condition, cell.prompt, cell.seed, cell.arm)
+        direct = own.get((cell.condition, cell.prompt, cell.turn, cell.seed))
+        key = (cell.condition, cell.prompt, cell.turn, cell.seed, cell.arm)
         if (
             direct is None
             or cell.error
@@ -108,17 +111,18 @@ def _judge(requests: Requests, cells: list[Cell]) -> list[Any]:
             or key in judged
         ):
             continue
-        slot = Slot(cell.condition, cell.prompt, cell.seed, 0, "direct", 0)
-        judged[key] = replay(requests.target, requests.prompts[cell.prompt].ids, direct, cell, requests.sampling(slot))
+        slot = Slot(cell.condition, cell.prompt, cell.seed, 0, "direct", 0, cell.turn)
+        judged[key] = replay(requests.target, requests.prompts[slot.key].ids, direct, cell, requests.sampling(slot))
     return list(judged.values())
 
 
 def run_one_arm(settings_file: Path, arm: str) -> None:
     """What the memory pass's fresh process does: load one arm and run it once over the longest prompt."""
     settings = Settings.from_json(settings_file.read_text(encoding="utf-8"))
-    ready = make_ready(settings, only=arm)
+    ready = with_later_turns(make_ready(settings, only=arm), settings, settings_file.parent)
     longest = max(ready.prompts, key=lambda prompt: len(prompt.ids))
-    cell = ready.requests.run(Slot(settings.conditions()[0], longest.item.id, settings.seeds[0], 0, arm, 0), launch=-1)
+    slot = Slot(settings.conditions()[0], longest.item.id, settings.seeds[0], 0, arm, 0, longest.turn)
+    cell = ready.requests.run(slot, launch=-1)
     if cell.error:
         raise RunError(cell.error)
 

@@ -23,25 +23,31 @@ class Slot:
     repeat: int
     arm: str
     order: int
+    turn: int = 1
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Prompt and turn."""
+        return self.prompt, self.turn
 
 
 def schedule(
     arms: Sequence[str],
     conditions: Sequence[Condition],
-    prompts: Sequence[str],
+    prompts: Sequence[tuple[str, int]],
     seeds: Sequence[int],
     repeats: int,
     launch: int,
 ) -> Iterator[Slot]:
-    """Every slot of one launch. Prompts are shuffled anew per condition, seed and repeat."""
+    """Every slot of one launch. `prompts` are (id, turn). They are shuffled anew per condition, seed and repeat."""
     rng = random.Random(f"schedule/{launch}")
     orders = _balanced_orders(arms, rng)
     for condition in conditions:
         for seed in seeds:
             for repeat in range(repeats):
-                for prompt in rng.sample(prompts, len(prompts)):
+                for prompt, turn in rng.sample(prompts, len(prompts)):
                     for place, arm in enumerate(next(orders)):
-                        yield Slot(condition, prompt, seed, repeat, arm, place)
+                        yield Slot(condition, prompt, seed, repeat, arm, place, turn)
 
 
 def _balanced_orders(arms: Sequence[str], rng: random.Random) -> Iterator[list[str]]:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from xpress_bench.train.data import chat_prompt
-from xpress_bench.train.tasks import TASKS, sample
+from xpress_bench.train.tasks import SPOKEN, TASKS, sample
 from xpress_bench.train.tasks.open_prompts import open_prompt
 
 
@@ -38,10 +38,11 @@ class AnswerRecipe:
     """How many answers, and to what: open prompts, prose to go on with, long profiles, and for the rest our tasks.
 
     `sampled`: share of answers drawn at temperature 1; the others are greedy. `batch_tokens` bounds a batch's prompt
-    and answer tokens together.
+    and answer tokens together. `given`: texts taken as they stand beside the answers, which costs no generation.
     """
 
-    answers: int = 12_000
+    answers: int = 9_000
+    given: int = 9_000
     sampled: float = 0.3
     open: float = 0.25
     prose: float = 0.12
@@ -94,7 +95,7 @@ def chat(tokenizer: Any, text: str) -> list[int]:
 def _prompt(rng: random.Random, kind: str) -> tuple[str, str]:
     if kind == "open":
         return kind, open_prompt(rng)
-    example = TASKS["profile"](rng, "train") if kind == "long" else sample(rng, "train")
+    example = TASKS["profile"](rng, "train") if kind == "long" else sample(rng, "train", SPOKEN)
     return (kind if kind == "long" else example.category), example.prompt
 
 
@@ -104,6 +105,31 @@ def _opening(tokenizer: Any, rng: random.Random, prose: list[str]) -> list[int]:
     start = rng.randrange(max(1, len(text) - 800))
     ids: list[int] = tokenizer(text[start : start + 800], add_special_tokens=False)["input_ids"]
     return ids[: rng.randint(24, 128)]
+
+
+def given(tokenizer: Any, prose: list[str], recipe: AnswerRecipe) -> list[Answer]:
+    """Texts as they stand, half of them our tasks with their right answers, half 256 tokens of prose."""
+    rng = random.Random(recipe.seed + 2)
+    return [
+        _stretch(tokenizer, rng, prose) if index % 2 else _example(tokenizer, rng, recipe)
+        for index in range(recipe.given)
+    ]
+
+
+def _example(tokenizer: Any, rng: random.Random, recipe: AnswerRecipe) -> Answer:
+    while True:
+        example = sample(rng, "train", SPOKEN)
+        ids = chat(tokenizer, example.prompt)
+        if len(ids) <= recipe.max_prompt:
+            answer = tokenizer(f"{example.answer}{tokenizer.eos_token}", add_special_tokens=False)["input_ids"]
+            return Answer(ids, answer)
+
+
+def _stretch(tokenizer: Any, rng: random.Random, prose: list[str], tokens: int = 256, opening: int = 16) -> Answer:
+    text = rng.choice(prose)
+    start = rng.randrange(max(1, len(text) - 8 * tokens))
+    ids = tokenizer(text[start : start + 8 * tokens], add_special_tokens=False)["input_ids"][:tokens]
+    return Answer(ids[:opening], ids[opening:])
 
 
 def answer_all(model: Any, tokenizer: Any, wanted: list[Wanted], recipe: AnswerRecipe) -> Iterator[list[Answer]]:

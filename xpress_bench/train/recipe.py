@@ -25,7 +25,7 @@ from xpress_bench.suites import folder as suites_folder
 from xpress_bench.targets import hf
 from xpress_bench.train import corpus
 from xpress_bench.train.data import Stream, prose_stream, task_stream
-from xpress_bench.train.distil import AnswerRecipe, Lessons, answer_all, asked, prompts, teach
+from xpress_bench.train.distil import AnswerRecipe, Lessons, answer_all, asked, given, prompts, teach
 from xpress_bench.train.draft_model import DraftModelRecipe, train_draft_model
 from xpress_bench.train.drafter import (
     DrafterRecipe,
@@ -120,12 +120,15 @@ def make_target(work: Path, recipe: Recipe) -> None:
 def make_answers(work: Path, recipe: Recipe) -> None:
     model, tokenizer = _target(work, recipe)
     excluded = frozenset(asked(item["prompt"]) for item in _suite_items())
-    wanted = prompts(tokenizer, _prose(work), recipe.answers, excluded)
-    answers = []
+    prose = _prose(work)
+    wanted = prompts(tokenizer, prose, recipe.answers, excluded)
+    answers = given(tokenizer, prose, recipe.answers)
+    done = 0
     with watch("train answers", len(wanted)) as show:
         for batch in answer_all(model, tokenizer, wanted, recipe.answers):
             answers += batch
-            show(len(answers), f"{len(answers)} of {len(wanted)}")
+            done += len(batch)
+            show(done, f"{done} of {len(wanted)}")
     layers = model.config.num_hidden_layers
     teach(model, [answer for answer in answers if answer.answer], taps_of(layers)).save(work / "lessons.pt")
 

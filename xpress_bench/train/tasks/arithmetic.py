@@ -9,8 +9,10 @@ from .stories import stories
 
 FAMILIES: dict[str, Family] = {**PLAIN, "stories": stories, **PUZZLES}
 SHORT_FAMILIES = tuple(name for name in FAMILIES if name not in WORD_RESULT)
-# Word problems hold most of the variety, so they are drawn more often than the other families.
-STEP_FAMILIES = (*FAMILIES, "stories", "stories", "stories")
+# Word problems hold most of the variety, dates and comparisons are the hardest: they are drawn more often.
+STEP_FAMILIES = (*FAMILIES, "stories", "stories", "stories", "days", "weekday", "ordering", "percentages")
+# What a head must do without paper; the easy families need less of it.
+HEAD_FAMILIES = (*SHORT_FAMILIES, "differences", "mixed", "stories", "days", "counting")
 
 NUMBER_ONLY = (
     "Reply with the number only.",
@@ -41,5 +43,5 @@ def with_steps(rng: random.Random, family: str) -> Keyed:
     return made.key, Example(prompt, answer, "arithmetic_steps", made.result, "exact")
 
 
-arithmetic_number_only = task(lambda rng: number_only(rng, rng.choice(SHORT_FAMILIES)))
+arithmetic_number_only = task(lambda rng: number_only(rng, rng.choice(HEAD_FAMILIES)))
 arithmetic_steps = task(lambda rng: with_steps(rng, rng.choice(STEP_FAMILIES)))
