@@ -17,7 +17,7 @@ from xpress_bench.suites import Item, Suite
 COLUMNS = ("category", "items", "languages", "origin", "memorised", "scorer", "prompt tokens", "new tokens at most")
 TALLIES: tuple[tuple[str, Callable[[Item], str]], ...] = (
     ("languages", lambda item: item.lang),
-    ("sources", lambda item: item.source or item.source_id),
+    ("sources", lambda item: item.source_id),
     ("licences", lambda item: item.licence or "unknown"),
     ("origin", lambda item: item.origin),
     ("memorised", lambda item: item.memorised),

@@ -21,8 +21,7 @@ from xpress_bench.suites.joined import join, smoke
 __all__ = ["DEFAULT_BUDGET", "GROUPED_BY", "SUITES", "Item", "Suite", "digest", "folder", "load_suite", "spread"]
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
-SMOKE = "smoke"
-JOINED = ("all", SMOKE)  # every suite of the package, whole and by its smoke list
+ALL, SMOKE = "all", "smoke"  # every suite of the package, whole and by its smoke list
 SUITES: Registry[Path] = Registry("suites")
 
 
@@ -33,8 +32,23 @@ def folder() -> Path:
     return inside if inside.is_dir() else package.parent / "suites"
 
 
+def _manifest(name: str) -> dict[str, Any]:
+    """What was written down of a suite of ours when it was built."""
+    found: dict[str, Any] = json.loads((folder() / "MANIFEST.json").read_text(encoding="utf-8"))[name]
+    return found
+
+
+def _summary(name: str) -> str:
+    known = _manifest(name)
+    languages = ", ".join(sorted(known["languages"]))
+    by_heart = known["memorised"].get("high", 0) / known["count"]
+    return f"{known['count']} prompts ({languages}), {by_heart:.0%} memorised, {', '.join(sorted(known['licences']))}"
+
+
 for _file in sorted(folder().glob("*.jsonl")):
-    SUITES.add(_file.stem, _file, "fixed suite of the package")
+    SUITES.add(_file.stem, _file, _summary(_file.stem))
+SUITES.add(ALL, folder(), "the suites of the package as one run, results by suite")
+SUITES.add(SMOKE, folder(), "a few short prompts of each, for a quick check")
 
 
 def load_suite(name: str) -> Suite:
@@ -42,7 +56,7 @@ def load_suite(name: str) -> Suite:
 
     Raises UsageError naming file, line and field.
     """
-    if name in SUITES:
+    if name in SUITES and name not in (ALL, SMOKE):
         return _ours(name, SUITES.get(name))
     if name.startswith(hub.PREFIX) and "," not in name:
         return hub.load(name)
@@ -51,7 +65,7 @@ def load_suite(name: str) -> Suite:
         exists = file.exists()
     except (OSError, RuntimeError) as error:  # a name too long for a path, or the home of nobody
         raise UsageError(f"suite {name[:80]!r}: {error.__class__.__name__}, this is no path") from error
-    if name in JOINED or ("," in name and not exists):
+    if name in (ALL, SMOKE) or ("," in name and not exists):
         parts = list(map(load_suite, _names(name)))
         return join(name, list(map(smoke, parts)) if name == SMOKE else parts)
     if exists or name.endswith(ENDINGS):
@@ -61,8 +75,9 @@ def load_suite(name: str) -> Suite:
 
 def _names(name: str) -> list[str]:
     """The names in a list with commas; `all` and `smoke` stand for every suite of the package."""
-    if name in JOINED:
-        return [entry.name for entry in SUITES.entries() if entry.origin == "xpress_bench"]
+    if name in (ALL, SMOKE):
+        ours = [entry.name for entry in SUITES.entries() if entry.origin == "xpress_bench"]
+        return [one for one in ours if one not in (ALL, SMOKE)]
     names = [part.strip() for part in name.split(",")]
     if not all(names) or len(set(names)) < len(names):
         raise UsageError(f"suite {name!r}: give different names between the commas")
@@ -70,7 +85,7 @@ def _names(name: str) -> list[str]:
 
 
 def _ours(name: str, file: Path) -> Suite:
-    manifest = json.loads((file.parent / "MANIFEST.json").read_text(encoding="utf-8"))[name]
+    manifest = _manifest(name)
     rows, sha256 = _read(file)
     if sha256 != manifest["sha256"]:
         raise UsageError(
