@@ -52,6 +52,20 @@ def test_c12b_pooled_and_per_prompt_have_two_names():
     assert found.accepted_drafts_per_step_prompt.estimate == 3.5
 
 
+def test_c12c_every_turn_of_conversations_of_one_two_and_three_counts():
+    talks = {"one": [4], "two": [0, 2], "three": [1, 1, 6]}  # accepted in the single step of each turn
+    cells = [
+        cell("draft", prompt, turn=turn, steps=steps([accepted]))
+        for prompt, runs in talks.items()
+        for turn, accepted in enumerate(runs, start=1)
+    ]
+    found = acceptance(cells)
+    assert found.steps == 6
+    assert found.accepted_drafts_per_step_step.estimate == 14 / 6
+    assert found.accepted_drafts_per_step_prompt.estimate == pytest.approx((4 + 1 + 8 / 3) / 3)
+    assert found.accepted_drafts_per_step_prompt.n == 3
+
+
 def test_c31_denominator_is_what_was_offered():
     found = took(steps([8, 4, 3], offered=[8, 8, 3]))
     assert found.draft_accept_rate_step.estimate == 15 / 19
