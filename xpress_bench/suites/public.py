@@ -102,11 +102,12 @@ def humaneval(row: Row, _position: int) -> Item:
 
 
 def mbpp(row: Row, _position: int) -> Item:
-    """The zero-shot prompt of the paper (Austin et al. 2021), which others use too. The sanitized set says `prompt`."""
+    """The task and its tests, as the zero-shot prompts of papers give them. The sanitized set calls the task `prompt`."""
     task = row.text("text" if "text" in row.fields else "prompt")
     tests = "\n".join(row.texts("test_list"))
-    prompt = f"You are an expert Python programmer, and here is your task: {task} Your code should pass these tests:"
-    return Item(row.label("task_id"), f"{prompt}\n\n{tests}", category="code")
+    return Item(
+        row.label("task_id"), f"Write a Python function. {task}\n\nIt has to pass these tests:\n\n{tests}", category="code"
+    )
 
 
 def gsm8k(row: Row, position: int) -> Item:
