@@ -213,7 +213,7 @@ def test_the_scorer_finds_the_answer_that_is_asked_for(tmp_path: Path) -> None:
 def test_mbpp_shows_its_tests(tmp_path: Path, record: Record) -> None:
     item = loaded(tmp_path, record).items[0]
     assert (item.id, item.category, item.answer_type) == ("mbpp-11", "code", "none")
-    assert f"{TASK['text']} " in item.prompt
+    assert TASK["text"] in item.prompt
     assert item.prompt.endswith("tests:\n\nassert double(1) == 2\nassert double(2) == 4")
 
 
