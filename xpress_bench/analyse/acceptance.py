@@ -64,8 +64,8 @@ def acceptance(cells: Iterable[Cell]) -> Acceptance:
         tokens_per_step_nominal_prompt=_mean_of_prompts(steps + accepted, steps),
         accepted_drafts_per_step_step=_pooled(accepted, steps),
         accepted_drafts_per_step_prompt=_mean_of_prompts(accepted, steps),
-        draft_accept_rate_step=_at_most_one(_pooled(accepted, offered)),
-        draft_accept_rate_prompt=_at_most_one(_mean_of_prompts(accepted, offered)),
+        draft_accept_rate_step=at_most_one(_pooled(accepted, offered)),
+        draft_accept_rate_prompt=at_most_one(_mean_of_prompts(accepted, offered)),
         accept_marginal_step=_marginal(prompts, steps),
     )
 
@@ -97,8 +97,9 @@ def _marginal(prompts: list[list[Steps]], steps: Counts) -> tuple[Measure, ...]:
     for column, group in enumerate(prompts):
         counts = np.bincount([a for one in group for a in one.accepted], minlength=longest + 1)
         reached[:, column] = counts[::-1].cumsum()[::-1][1 : longest + 1]
-    return tuple(_at_most_one(_pooled(row, steps)) for row in reached)
+    return tuple(at_most_one(_pooled(row, steps)) for row in reached)
 
 
-def _at_most_one(share: Measure) -> Measure:
+def at_most_one(share: Measure) -> Measure:
+    """A share with its interval cut to what a share can be."""
     return replace(share, high=min(share.high, 1.0), low=max(share.low, 0.0)) if isinstance(share, Interval) else share

@@ -23,7 +23,7 @@ PROMPT_WEIGHT = 0.1
 class DraftModelRecipe:
     """`layers` of the target, spread over its depth; then `rows` rows of `length` tokens a step."""
 
-    minutes: float = 10.0
+    minutes: float = 6.0
     layers: int = 3
     rows: int = 8
     length: int = 256

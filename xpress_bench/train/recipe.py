@@ -66,8 +66,8 @@ class Recipe:
     answers: AnswerRecipe = field(default_factory=AnswerRecipe)
     shape: Shape = field(default_factory=Shape)
     drafter: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=12))
-    refiner: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=28, rates=LATER))
-    markov: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=5))
+    refiner: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=60, rates=LATER))
+    markov: DrafterRecipe = field(default_factory=lambda: DrafterRecipe(minutes=4))
     draft_model: DraftModelRecipe = field(default_factory=DraftModelRecipe)
 
 

@@ -50,7 +50,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecipe:
-    minutes: float = 80.0
+    minutes: float = 130.0
     shape: Shape = Shape()
     context: int = 2048
     phases: tuple[Phase, ...] = (Phase(0.35, 8, 256, 2), Phase(0.84, 8, 256, 4), Phase(1.0, 1, 2048, 4))
