@@ -16,6 +16,7 @@ from xpress_bench import __version__
 from xpress_bench.errors import UsageError, XpressError
 
 if TYPE_CHECKING:
+    from xpress_bench.publish.page import Page
     from xpress_bench.records import Header
     from xpress_bench.settings import Settings
     from xpress_bench.suites import Item
@@ -41,7 +42,8 @@ EPILOG = """\
 commands:
   xpress-bench --suite qa                  run: direct, draft and refine over the suite, then the table
   xpress-bench check [same flags]          validate target, drafter and refiner, then plan the run
-  xpress-bench report RUN                  the table again, from the journal alone
+  xpress-bench report RUN                  the table again, from the journal alone, or as another system prints it
+  xpress-bench compare A B                 two runs, or with --arm X --arm Y two arms of one run
   xpress-bench list [KIND]                 targets, drafters, refiners, verifiers, suites
   xpress-bench show SUITE [ID]             what a suite holds, or one of its prompts in full
   xpress-bench train --help                the recipe of the embedded models
@@ -113,32 +115,63 @@ def report(words: list[str]) -> int:
     parser = Parser(prog="xpress-bench report", description="The report of a run, from its journal alone.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder or its journal.jsonl")
     parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
+    from xpress_bench.publish.report_as import SYSTEMS
     from xpress_bench.suites import GROUPED_BY
 
     parser.add_argument("--by", choices=GROUPED_BY, help="divide the results by this field (default: the suite's own)")
+    parser.add_argument("--report-as", metavar="SYSTEM", help=f"the columns of another system: {', '.join(SYSTEMS)}")
     options = parser.parse_args(words)
-    return show_report(options.runs, options.format, options.by)
+    return show_report(options.runs, options.format, options.by, options.report_as)
 
 
-def show_report(folders: Sequence[Path], layout: str, field: str | None) -> int:
-    """Print the report of each run folder. 1 if a run did not end or a request failed, else 0."""
+def show_report(folders: Sequence[Path], layout: str, field: str | None, system: str | None = None) -> int:
+    """Print the report of each run folder, as another system would if named. 1 if a run did not end or a request failed."""
     from xpress_bench.analyse.summary import by, summarise
-    from xpress_bench.publish import markdown, page, text
+    from xpress_bench.publish import page
+    from xpress_bench.publish.report_as import report_as
     from xpress_bench.records import read_run
 
     status = 0
     for folder in folders:
         measured = read_run(folder)
-        items = items_of(measured.header)
-        chosen = field or measured.header.suite.get("report_by")
-        content = page.page(summarise(measured, items), by(measured, items, chosen) if chosen else None)
-        if layout == "markdown":
-            print(markdown.markdown(content))
+        if system:
+            content = report_as(measured, system)
         else:
-            text.show(content)
+            items = items_of(measured.header)
+            chosen = field or measured.header.suite.get("report_by")
+            content = page.page(summarise(measured, items), by(measured, items, chosen) if chosen else None)
+        lay_out(content, layout)
         if measured.footer is None or not measured.footer.complete or measured.footer.errors:
             status = 1
     return status
+
+
+def lay_out(content: Page, layout: str) -> None:
+    """Print a page as `terminal` or `markdown`."""
+    from xpress_bench.publish import markdown, text
+
+    if layout == "markdown":
+        print(markdown.markdown(content))
+    else:
+        text.show(content)
+
+
+def compare(words: list[str]) -> int:
+    """Run B against run A, or one arm of a run against another; needs no torch."""
+    parser = Parser(prog="xpress-bench compare", description="Run B against run A, or two arms of one run.")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="two run folders, or one with two --arm")
+    parser.add_argument(
+        "--arm", action="append", default=[], dest="arms", metavar="ARM", help="an arm; may be repeated"
+    )
+    parser.add_argument("--format", choices=("terminal", "markdown"), default="terminal")
+    options = parser.parse_args(words)
+    from xpress_bench.analyse import between
+    from xpress_bench.publish import comparing
+    from xpress_bench.records import read_run
+
+    runs = [read_run(folder) for folder in options.runs]
+    lay_out(comparing.page(between.compare(runs, options.arms, items_of(runs[0].header))), options.format)
+    return 0
 
 
 def items_of(header: Header) -> tuple[Item, ...]:
@@ -223,6 +256,7 @@ def train(words: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "check": check,
     "report": report,
+    "compare": compare,
     "list": list_names,
     "show": show,
     "train": train,
