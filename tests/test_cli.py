@@ -171,3 +171,8 @@ def test_an_interruption_is_told(capsys: Capture, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(cli.COMMANDS, "list", interrupted)
     assert main(["list"]) == 130
     assert "interrupted" in capsys.readouterr().err
+
+
+def test_compare_and_report_as_are_there(capsys: Capture) -> None:
+    assert "no journal at gone" in mistake(capsys, "compare", "gone", "gone")
+    assert "no journal at gone" in mistake(capsys, "report", "gone", "--report-as", "vllm")

@@ -13,7 +13,7 @@ import pytest
 import rig
 import torch
 
-from xpress_bench import cli
+from xpress_bench import cli, reading
 from xpress_bench.drafters.toy import ScriptedDrafter
 from xpress_bench.errors import RunError, UsageError
 from xpress_bench.measure import provenance, ready, runner
@@ -77,7 +77,7 @@ def test_the_report_needs_no_suite_and_takes_no_changed_one(
     load(rig.parts())
     run = ran(tmp_path)
     rig.suite(tmp_path, *PROMPTS, "another")
-    assert cli.items_of(run.header) == ()
+    assert reading.items_of(run.header) == ()
     (tmp_path / "own.jsonl").unlink()
     assert cli.main(["report", str(run.folder), "--format", "markdown"]) == 0
     assert "refine" in capsys.readouterr().out

@@ -102,11 +102,13 @@ def humaneval(row: Row, _position: int) -> Item:
 
 
 def mbpp(row: Row, _position: int) -> Item:
-    """The task and its tests, as the zero-shot prompts of papers give them. The sanitized set calls the task `prompt`."""
+    """The task and its tests, as papers give them without examples. The sanitized set calls the task `prompt`."""
     task = row.text("text" if "text" in row.fields else "prompt")
     tests = "\n".join(row.texts("test_list"))
     return Item(
-        row.label("task_id"), f"Write a Python function. {task}\n\nIt has to pass these tests:\n\n{tests}", category="code"
+        row.label("task_id"),
+        f"Write a Python function. {task}\n\nIt has to pass these tests:\n\n{tests}",
+        category="code",
     )
 
 
