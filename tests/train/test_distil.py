@@ -11,6 +11,7 @@ from xpress_bench.parts import load_tokenizer
 from xpress_bench.settings import TargetSettings
 from xpress_bench.suites import load_suite
 from xpress_bench.train.distil import (
+    PROSE_EVERY,
     Answer,
     AnswerRecipe,
     Wanted,
@@ -132,7 +133,10 @@ def test_a_shortened_model_of_all_layers_is_the_model(model) -> None:
 
 
 def test_texts_taken_as_they_stand_are_tasks_with_right_answers_and_prose(tokenizer) -> None:
-    tasks, prose = [given(tokenizer, PROSE, AnswerRecipe(given=40))[start::2] for start in (0, 1)]
+    texts = given(tokenizer, PROSE, AnswerRecipe(given=40))
+    prose = texts[::PROSE_EVERY]
+    tasks = [one for one in texts if one not in prose]
+    assert (len(prose), len(tasks)) == (4, 36)
     for one in tasks:
         assert tokenizer.decode(one.prompt).endswith("assistant\n")
         assert one.answer[-1] == tokenizer.eos_token_id

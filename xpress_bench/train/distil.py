@@ -16,6 +16,9 @@ from xpress_bench.train.tasks import SPOKEN, TASKS, sample
 from xpress_bench.train.tasks.open_prompts import open_prompt
 
 
+PROSE_EVERY = 10  # of the texts taken as they stand
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A prompt that the target shall answer. Prompts of one `kind` have answers of like length."""
@@ -108,10 +111,13 @@ def _opening(tokenizer: Any, rng: random.Random, prose: list[str]) -> list[int]:
 
 
 def given(tokenizer: Any, prose: list[str], recipe: AnswerRecipe) -> list[Answer]:
-    """Texts as they stand, half of them our tasks with their right answers, half 256 tokens of prose."""
+    """Texts as they stand: our tasks with their right answers, and 256 tokens of prose as every PROSE_EVERYth.
+
+    A stretch of prose is some four answers long and has little that can be drafted, so a few go a long way.
+    """
     rng = random.Random(recipe.seed + 2)
     return [
-        _stretch(tokenizer, rng, prose) if index % 2 else _example(tokenizer, rng, recipe)
+        _example(tokenizer, rng, recipe) if index % PROSE_EVERY else _stretch(tokenizer, rng, prose)
         for index in range(recipe.given)
     ]
 
