@@ -15,7 +15,6 @@ from xpress_bench.train.data import chat_prompt
 from xpress_bench.train.tasks import SPOKEN, TASKS, sample
 from xpress_bench.train.tasks.open_prompts import open_prompt
 
-
 PROSE_EVERY = 10  # of the texts taken as they stand
 
 
