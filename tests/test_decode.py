@@ -55,6 +55,7 @@ def test_a_stop_id_inside_a_block_ends_output_and_counts_there(index: int, stop:
     assert output.ids == chain[: index + 2] == tiny.plain(target, PROMPT, 50, stop).ids
     assert output.stop_reason == "eos"
     assert counts(output) == [(5, index + 1, index + 1)]
+    assert [step.matched for step in output.rounds] == [5]  # the whole block was right, the output ends inside it
 
 
 def test_a_stop_id_as_the_targets_own_token_comes_after_a_full_block() -> None:

@@ -42,9 +42,13 @@ class Limits:
 
 @dataclass(slots=True)
 class Round:
-    """One verify step, counted after stop rules: offered p, accepted a, committed c, and the block before and after."""
+    """One verify step: offered p, accepted a and committed c after stop rules, the block before and after refining.
+
+    `matched` is the accepted run before stop rules.
+    """
 
     offered: int
+    matched: int
     accepted: int
     committed: int
     draft: tuple[int, ...]
@@ -122,7 +126,7 @@ def speculative(
         output.ids += committed
         tokens += committed
         kept, after_refining = min(accepted, len(committed)), after if refiners else ()
-        output.rounds.append(Round(len(after), kept, len(committed), before, after_refining, tuple(stamps)))
+        output.rounds.append(Round(len(after), accepted, kept, len(committed), before, after_refining, tuple(stamps)))
     output.stop_reason = reason
     return output
 

@@ -40,6 +40,7 @@ class Steps:
 
     offered: draft tokens sent to the target (anchor not counted). accepted: of those, the leading run the target agrees
     with, cut at a stop id or the limit. committed: tokens really added, the target's own token included.
+    matched: that leading run before it is cut at a stop id, which some systems count; empty in older journals.
     drafts, refined: the ids offered before and after refinement (refined is empty without a refiner).
     Times are seconds per step.
     """
@@ -52,6 +53,7 @@ class Steps:
     draft_s: tuple[float, ...] = ()
     refine_s: tuple[float, ...] = ()
     verify_s: tuple[float, ...] = ()
+    matched: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,15 @@ def test_vllm_counts_behind_the_stop_id_so_only_bounds_are_known():
     assert "from 4.38 to 5.00" in reason(lines, "behind a stop id")  # 27 / 8, and 32 / 8 if all of the block was right
 
 
+def test_vllm_is_exact_where_the_journal_tells_what_was_accepted_before_the_stop():
+    whole = trace()
+    whole = replace(whole, steps=replace(whole.steps, matched=(7, 3, 0, 5, 2, 7, 1, 4)))
+    found, _ = row([whole], "vllm")
+    assert found["Acceptance length"] == "4.62"  # 1 + 29 / 8 = 4.625, in metrics.md rounded up
+    assert (found["Accepted tokens"], found["Acceptance rate (%)"]) == ("29", "51.79")  # 29 of 56
+    assert row([whole], "sglang")[0]["spec_accept_rate"] == "0.5179"
+
+
 def test_vllm_where_the_target_s_own_token_ends_the_output():
     whole = steps([7, 0, 2], committed=[8, 1, 3])
     found, _ = row([cell("draft", ids=tuple(range(13)), latency_s=1.5, ttft_s=0.3, steps=whole)], "vllm")

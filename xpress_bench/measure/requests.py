@@ -98,6 +98,7 @@ class Requests:
         stamps = [each.stamps for each in rounds]
         return Steps(
             offered=tuple(each.offered for each in rounds),
+            matched=tuple(each.matched for each in rounds),
             accepted=tuple(each.accepted for each in rounds),
             committed=tuple(each.committed for each in rounds),
             drafts=tuple(each.draft for each in rounds),

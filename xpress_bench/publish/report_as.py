@@ -18,9 +18,9 @@ from xpress_bench.analyse.reduce import select
 from xpress_bench.analyse.summary import DIRECT, summarise
 from xpress_bench.errors import UsageError
 from xpress_bench.publish import systems
+from xpress_bench.publish.columns import Columns, Requests
 from xpress_bench.publish.lines import Line, named, printable
 from xpress_bench.publish.page import Page, Section, Table, page
-from xpress_bench.publish.systems import Columns, Requests
 from xpress_bench.records import Condition, Run
 
 

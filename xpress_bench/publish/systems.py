@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
 
@@ -18,79 +17,22 @@ import numpy as np
 from xpress_bench.analyse.digits import shown
 from xpress_bench.analyse.intervals import Unknown
 from xpress_bench.analyse.metrics import NO_STEP, chunks, speedups, tpot_s
-from xpress_bench.analyse.reduce import Selection
 from xpress_bench.analyse.summary import DIRECT
-from xpress_bench.records import Arm, Cell
+from xpress_bench.publish.columns import Columns, Requests, Value, mean, ratio, text, value
+from xpress_bench.records import Cell
 
-Value = str | Unknown
-Columns = dict[str, Value]
 Rounds = list[tuple[int, int, int]]  # offered, accepted, committed of each verify step
 IS_BASE = "direct is the baseline"
 NOT_TIMED = "not every request was timed"
 
 
-@dataclass(frozen=True, slots=True)
-class Requests:
-    """What one arm did under one condition. `first_seed`: of the run, for systems that read one seed only."""
-
-    arm: Arm
-    selection: Selection
-    first_seed: int
-
-    @property
-    def cells(self) -> list[Cell]:
-        """Its usable requests."""
-        return self.selection.of(self.arm.name)
-
-    @property
-    def stepped(self) -> list[Cell]:
-        """Those that took a verify step: none of direct generation."""
-        return [cell for cell in self.cells if cell.steps.committed]
-
-    @property
-    def drafts(self) -> int:
-        """Draft tokens of a whole block; the longest offer where the arm has no block size."""
-        longest = max((max(cell.steps.offered) for cell in self.stepped), default=0)
-        return self.arm.block_size - 1 if self.arm.block_size else longest
-
-    @property
-    def unanswered(self) -> str | None:
-        """A reason, if there is no request at all."""
-        return None if self.cells else "no request succeeded"
-
-    @property
-    def no_step(self) -> str | None:
-        """A reason, if no verify step was taken."""
-        return None if self.stepped else NO_STEP
-
-    @property
-    def no_offer(self) -> str | None:
-        """A reason, if no draft token was offered."""
-        return self.no_step or (None if self.drafts else "no draft token was offered")
-
-
-def _value(number: float, layout: str, *reasons: str | None) -> Value:
-    """The number, unless there is a reason why it is not known."""
-    return _text(format(number, layout), *reasons)
-
-
-def _text(value: str, *reasons: str | None) -> Value:
-    reason = next(filter(None, reasons), None)
-    return Unknown(reason) if reason else value
-
-
-def _ratio(above: float, below: float) -> float:
-    return above / below if below else 0.0  # a column with nothing below the line has a reason and is never shown
-
-
-def _mean(values: Iterable[float]) -> float:
-    data = list(values)
-    return _ratio(sum(data), len(data))
-
-
-def _rounds(cells: Iterable[Cell]) -> Rounds:
-    steps = [cell.steps for cell in cells]
-    return [each for one in steps for each in zip(one.offered, one.accepted, one.committed, strict=True)]
+def _rounds(cells: Iterable[Cell], before_stop: bool = False) -> Rounds:
+    """The verify steps; `before_stop` with what was accepted before stop rules, where the journal tells."""
+    found: Rounds = []
+    for steps in (cell.steps for cell in cells):
+        accepted = steps.matched if before_stop and steps.matched else steps.accepted
+        found += zip(steps.offered, accepted, steps.committed, strict=True)
+    return found
 
 
 def _committed(cells: Iterable[Cell]) -> list[int]:
@@ -102,11 +44,12 @@ def _stopped(accepted: int, committed: int) -> bool:
 
 
 def _unseen(one: Requests) -> int:
-    """Draft tokens behind a stop id or the output limit that the target may have accepted: the journal ends there."""
+    """Draft tokens that may have been accepted behind the output limit, in older journals also behind a stop id."""
+    whole = all(cell.steps.matched for cell in one.stepped)
     return sum(
         one.drafts - accepted
-        for offered, accepted, committed in _rounds(one.stepped)
-        if accepted < one.drafts and (_stopped(accepted, committed) or accepted == offered)
+        for offered, accepted, committed in _rounds(one.stepped, before_stop=True)
+        if accepted < one.drafts and (accepted == offered or (not whole and _stopped(accepted, committed)))
     )
 
 
@@ -121,7 +64,7 @@ def _overshoot(cells: Sequence[Cell]) -> str | None:
     """Why a loop that goes past the output limit and counts what it finds there has other lengths."""
     ended = sum(cell.stop_reason in ("length", "context") for cell in cells)
     reason = f"{ended} of {len(cells)} requests end at the output limit, which its loop overshoots and counts"
-    return f"{reason}; without that the mean length is {_mean(_committed(cells)):.2f}" if ended else None
+    return f"{reason}; without that the mean length is {mean(_committed(cells)):.2f}" if ended else None
 
 
 def vllm(one: Requests) -> Columns:
@@ -139,27 +82,27 @@ def vllm(one: Requests) -> Columns:
 
 
 def _spread(what: str, values: Sequence[float]) -> Columns:
-    numbers = {"Mean": _mean(values), "Median": np.median(values or [0.0]), "P99": np.percentile(values or [0.0], 99)}
-    return {f"{n} {what}": _value(float(number), ".2f", None if values else NOT_TIMED) for n, number in numbers.items()}
+    numbers = {"Mean": mean(values), "Median": np.median(values or [0.0]), "P99": np.percentile(values or [0.0], 99)}
+    return {f"{n} {what}": value(float(number), ".2f", None if values else NOT_TIMED) for n, number in numbers.items()}
 
 
 def _vllm_acceptance(one: Requests) -> Columns:
-    rounds = _rounds(one.stepped)
+    rounds = _rounds(one.stepped, before_stop=True)
     taken, offered, accepted = len(rounds), sum(p for p, _, _ in rounds), sum(a for _, a, _ in rounds)
-    length, highest = 1 + _ratio(accepted, taken), 1 + _ratio(accepted + _unseen(one), taken)
+    length, highest = 1 + ratio(accepted, taken), 1 + ratio(accepted + _unseen(one), taken)
     beyond = "it counts on behind a stop id and the output limit, where the journal does not say what was accepted"
     bounds = f"{beyond}; the acceptance length is from {length:.2f} to {highest:.2f}"
     lost = one.no_step or (bounds if highest > length else None)
     short = one.no_offer or _cut_offers(one, rounds)
     columns: Columns = {
-        "Acceptance rate (%)": _value(100 * _ratio(accepted, offered), ".2f", lost, short),
-        "Acceptance length": _value(length, ".2f", lost),
-        "Drafts": _value(taken, "d", None if all(p for p, _, _ in rounds) and taken else short),
-        "Draft tokens": _value(offered, "d", short),
-        "Accepted tokens": _value(accepted, "d", lost),
+        "Acceptance rate (%)": value(100 * ratio(accepted, offered), ".2f", lost, short),
+        "Acceptance length": value(length, ".2f", lost),
+        "Drafts": value(taken, "d", None if all(p for p, _, _ in rounds) and taken else short),
+        "Draft tokens": value(offered, "d", short),
+        "Accepted tokens": value(accepted, "d", lost),
     }
     for at in range(one.drafts):
-        columns[f"Position {at}"] = _value(100 * _ratio(sum(a > at for _, a, _ in rounds), taken), ".2f", lost)
+        columns[f"Position {at}"] = value(100 * ratio(sum(a > at for _, a, _ in rounds), taken), ".2f", lost)
     return columns
 
 
@@ -167,14 +110,17 @@ def sglang(one: Requests) -> Columns:
     """Of `meta_info` of each request, their mean; and what SpecForge makes of them."""
     cells, taken = one.stepped, len(_rounds(one.stepped))
     cut = "how it counts a draft that a stop id or the output limit cuts is not known" if _unseen(one) else None
-    lengths = [_ratio(len(cell.ids), len(cell.steps.committed)) for cell in cells]
-    rates = [_ratio(sum(cell.steps.accepted), len(cell.steps.committed) * one.drafts) for cell in cells]
+    lengths = [ratio(len(cell.ids), len(cell.steps.committed)) for cell in cells]
+    rates = [
+        ratio(sum(a for _, a, _ in _rounds([cell], before_stop=True)), len(cell.steps.committed) * one.drafts)
+        for cell in cells
+    ]
     return {
-        "completion_tokens": _value(sum(len(cell.ids) for cell in one.cells), "d", one.unanswered),
-        "spec_verify_ct": _value(taken, "d", one.no_step),
-        "spec_accept_length": _value(_mean(lengths), ".2f", one.no_step),
-        "spec_accept_rate": _value(_mean(rates), ".4f", one.no_offer, cut),
-        "accept_length (SpecForge)": _value(_ratio(sum(len(cell.ids) for cell in cells), taken), ".2f", one.no_step),
+        "completion_tokens": value(sum(len(cell.ids) for cell in one.cells), "d", one.unanswered),
+        "spec_verify_ct": value(taken, "d", one.no_step),
+        "spec_accept_length": value(mean(lengths), ".2f", one.no_step),
+        "spec_accept_rate": value(mean(rates), ".4f", one.no_offer, cut),
+        "accept_length (SpecForge)": value(ratio(sum(len(cell.ids) for cell in cells), taken), ".2f", one.no_step),
         "avg_spec_accept_length": Unknown("it is a server's average over all that it served; there is no server here"),
     }
 
@@ -186,10 +132,10 @@ def spec_bench(one: Requests) -> Columns:
     over = None if direct else _overshoot(cells)
     rates = _question_rates(cells)
     base = f"it tokenises the baseline's cleaned text again to count its tokens; no tokenizer here{_neighbour(one)}"
-    mean = float(bool(cells)) if direct else _mean(_committed(cells))
+    tokens = float(bool(cells)) if direct else mean(_committed(cells))
     return {
-        "#Mean accepted tokens": _value(mean, ".2f", None if mean else NO_STEP, over),
-        "Tokens per second": _value(_mean(rates), ".2f", over, None if rates else NOT_TIMED),
+        "#Mean accepted tokens": value(tokens, ".2f", None if tokens else NO_STEP, over),
+        "Tokens per second": value(mean(rates), ".2f", over, None if rates else NOT_TIMED),
         "Tokens per second for the baseline": Unknown(base),
         "Speedup ratio": Unknown(IS_BASE if direct else base),
     }
@@ -222,22 +168,22 @@ def dflash(one: Requests) -> Columns:
     stepless = len(one.cells) - len(one.stepped)
     nan = f"{stepless} of {len(one.cells)} requests took no verify step, and its mean is NaN then" if stepless else None
     lengths = _committed(one.stepped)
-    shares = [100 * _ratio(lengths.count(size), len(lengths)) for size in range(one.drafts + 2)]
+    shares = [100 * ratio(lengths.count(size), len(lengths)) for size in range(one.drafts + 2)]
     return {
-        "Baseline throughput": _value(_ratio(1, base_s), ".2f", no_base),
-        "DFlash throughput": _value(_ratio(1, arm_s), ".2f", base, no_time),
-        "Decoding speedup": _value(_ratio(base_s, arm_s), ".2f", base, no_base, no_time, other),
-        "Average Acceptance length": _value(
-            _mean(fmean(cell.steps.committed) for cell in one.stepped), ".2f", base, one.no_step, nan
+        "Baseline throughput": value(ratio(1, base_s), ".2f", no_base),
+        "DFlash throughput": value(ratio(1, arm_s), ".2f", base, no_time),
+        "Decoding speedup": value(ratio(base_s, arm_s), ".2f", base, no_base, no_time, other),
+        "Average Acceptance length": value(
+            mean(fmean(cell.steps.committed) for cell in one.stepped), ".2f", base, one.no_step, nan
         ),
-        "Acceptance length histogram": _text(" ".join(f"{share:.1f}%" for share in shares), base, one.no_step),
+        "Acceptance length histogram": text(" ".join(f"{share:.1f}%" for share in shares), base, one.no_step),
     }
 
 
 def _mean_tpot_s(cells: Iterable[Cell]) -> float:
     """Mean seconds per output id; 0 unless every request was timed."""
     values = [tpot_s(cell) for cell in cells]
-    return 0.0 if None in values else _mean(value or 0.0 for value in values)
+    return 0.0 if None in values else mean(value or 0.0 for value in values)
 
 
 def _keys(cells: Iterable[Cell]) -> set[tuple[int, str, int, int, int]]:
@@ -253,15 +199,15 @@ def deepspec(one: Requests) -> Columns:
     over = one.no_offer or (None if rounds else NO_STEP) or _overshoot([cell for cell in one.cells if cell.turn == 1])
     cut = _cut_offers(one, whole)
     columns: Columns = {
-        "#propose": _text(f"{_ratio(proposed, taken):.2f}+1", over, cut),
-        "accept_len": _value(_ratio(committed, taken), ".2f", over),
-        "verify_rate": _value(_ratio(committed, proposed + taken), ".4f", over, cut),
+        "#propose": text(f"{ratio(proposed, taken):.2f}+1", over, cut),
+        "accept_len": value(ratio(committed, taken), ".2f", over),
+        "verify_rate": value(ratio(committed, proposed + taken), ".4f", over, cut),
     }
     for at in range(one.drafts):
         offers = sum(p > at for p, _, _ in rounds)
         none = None if offers else "no block offers so many before a stop id"
-        rate = _ratio(sum(a > at for _, a, _ in rounds), offers)
-        columns[f"accept_rate@{at}"] = _value(rate, ".4f", over, cut, none)
+        rate = ratio(sum(a > at for _, a, _ in rounds), offers)
+        columns[f"accept_rate@{at}"] = value(rate, ".4f", over, cut, none)
     return columns
 
 
@@ -272,7 +218,7 @@ def specdec_bench(one: Requests) -> Columns:
     mute = empty if [] in turns else one.unanswered
     nothing = None if any(turns) else mute
     return {
-        "Average_AL": _value(_mean(map(_mean, turns)), ".4f", mute),
+        "Average_AL": value(mean(map(mean, turns)), ".4f", mute),
         **_chunk_shares(Counter(chain.from_iterable(turns)), nothing),
         "Request Generation Step Time": _chunk_time(one.cells),
     }
@@ -280,14 +226,14 @@ def specdec_bench(one: Requests) -> Columns:
 
 def _chunk_shares(sizes: Counter[int], nothing: str | None) -> Columns:
     """By chunk length k, the prompt's chunk of one included: how many, given the length before, and in all."""
-    joint = {size: _ratio(sum(n for k, n in sizes.items() if k >= size), sizes.total()) for size in sorted(sizes)}
+    joint = {size: ratio(sum(n for k, n in sizes.items() if k >= size), sizes.total()) for size in sorted(sizes)}
     before = dict(zip(joint, [1.0, *joint.values()], strict=False))
     texts = {
         "Acceptance_Length_Histogram": [f"{size}: {sizes[size]}" for size in joint],
         "Conditional_Acceptance_Rate": [f"{size}: {joint[size] / before[size]:.3f}" for size in joint],
         "Joint_Acceptance_Rate": [f"{size}: {share:.3f}" for size, share in joint.items()],
     }
-    return {name: _text(", ".join(parts), nothing) for name, parts in texts.items()}
+    return {name: text(", ".join(parts), nothing) for name, parts in texts.items()}
 
 
 def _chunk_time(cells: Sequence[Cell]) -> Value:
@@ -297,4 +243,4 @@ def _chunk_time(cells: Sequence[Cell]) -> Value:
     lost = f"{alone} of {len(streamed)} requests end in a chunk of nothing but a stop id, whose time it leaves out"
     latency_s = sum(cell.latency_s or 0.0 for cell in streamed)
     untimed = None if streamed and all(cell.latency_s for cell in streamed) else NOT_TIMED
-    return _value(_ratio(latency_s, sum(map(len, map(chunks, streamed)))), ".4f", lost if alone else None, untimed)
+    return value(ratio(latency_s, sum(map(len, map(chunks, streamed)))), ".4f", lost if alone else None, untimed)
