@@ -35,7 +35,7 @@ from xpress_bench.analyse.reduce import (
     prompt_latencies,
     unit_latencies,
 )
-from xpress_bench.analyse.score import Scorable, score
+from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
 from xpress_bench.analyse.similarity import Likeness, likeness
 from xpress_bench.records import Cell, Condition, Memory, first_difference
 
@@ -212,7 +212,8 @@ def _scores(
     base: Sequence[Cell], arm: Sequence[Cell], items: Mapping[str, Scorable], scorers: Mapping[str, str] | None
 ) -> tuple[Contrast, float | Unknown]:
     """Task score on both sides and its difference, and the spread of that difference between prompts."""
-    found = {"base": _scored(base, items, scorers), "arm": _scored(arm, items, scorers)}
+    seen: Seen = {}
+    found = {"base": prompt_scores(base, items, scorers, seen), "arm": prompt_scores(arm, items, scorers, seen)}
     both = [prompt for prompt in found["base"] if prompt in found["arm"]]
     if not both:
         none = Unknown(
@@ -222,20 +223,3 @@ def _scores(
     ours, theirs = (mean_interval([found[name][prompt] for prompt in both]) for name in ("base", "arm"))
     sd = spread([found["arm"][prompt] - found["base"][prompt] for prompt in both])
     return Contrast(ours, theirs, score_difference(found, "arm", "base")), sd
-
-
-def _scored(
-    cells: Sequence[Cell], items: Mapping[str, Scorable], scorers: Mapping[str, str] | None
-) -> dict[str, float]:
-    """Mean score per prompt; references are answers to the first turn."""
-    grouped: defaultdict[str, list[float]] = defaultdict(list)
-    seen: dict[tuple[str, str], float | Unknown] = {}  # repeats mostly say the same; chrF is slow
-    for cell in cells:
-        if cell.turn == 1 and cell.prompt in items:
-            key = cell.prompt, cell.text
-            if key not in seen:
-                seen[key] = score(cell.text, items[cell.prompt], scorers)
-            value = seen[key]
-            if isinstance(value, float):
-                grouped[cell.prompt].append(value)
-    return {prompt: fmean(values) for prompt, values in grouped.items()}

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from statistics import fmean
 from typing import Protocol
 
 from xpress_bench.analyse.intervals import Unknown
 from xpress_bench.errors import UsageError
+from xpress_bench.records import Cell
 
 
 class Scorable(Protocol):
@@ -30,6 +32,7 @@ class Scorable(Protocol):
     def category(self) -> str: ...
 
 
+Seen = dict[tuple[str, str], float | Unknown]  # (prompt, output text) -> its score
 _BY_ANSWER_TYPE = {"exact": "exact", "date": "exact", "set": "set_f1", "text": "chrf"}
 _ANSWER = re.compile(r"^[ \t*#>]*answer[ \t*]*:[ \t*]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -51,6 +54,25 @@ def score(text: str, item: Scorable, scorers: Mapping[str, str] | None = None) -
     if name == "chrf" and find_spec("sacrebleu") is None:
         return Unknown("chrF needs sacrebleu: pip install 'xpress-bench[score]'")
     return SCORERS[name](text, item.references)
+
+
+def prompt_scores(
+    cells: Sequence[Cell], items: Mapping[str, Scorable], scorers: Mapping[str, str] | None, seen: Seen
+) -> dict[str, float]:
+    """Mean score of each prompt that has one; references are answers to the first turn.
+
+    `seen` keeps what was scored already: arms and repeats mostly say the same, and chrF is slow.
+    """
+    grouped: defaultdict[str, list[float]] = defaultdict(list)
+    for cell in cells:
+        if cell.turn == 1 and cell.prompt in items:
+            key = cell.prompt, cell.text
+            if key not in seen:
+                seen[key] = score(cell.text, items[cell.prompt], scorers)
+            value = seen[key]
+            if isinstance(value, float):
+                grouped[cell.prompt].append(value)
+    return {prompt: fmean(values) for prompt, values in grouped.items()}
 
 
 def scorer_of(item: Scorable, scorers: Mapping[str, str] | None = None) -> str:

@@ -6,14 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 from xpress_bench.analyse.acceptance import Acceptance, acceptance
 from xpress_bench.analyse.compare import Latency, SpeedUp, speed_ups
 from xpress_bench.analyse.intervals import Measure, Unknown, clustered_ratio_interval, mean_interval, median_interval
 from xpress_bench.analyse.parity import Outcome, Parity, parity
 from xpress_bench.analyse.reduce import Selection, prompt_latencies, select, timed
-from xpress_bench.analyse.score import Scorable, score
+from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
 from xpress_bench.analyse.stability import Stability, stability
 from xpress_bench.analyse.stages import Stages, efficiency, stages
 from xpress_bench.errors import UsageError
@@ -184,21 +183,11 @@ def _parity(run: Run, selection: Selection, arm: str, scores: Scores) -> Parity 
 
 def _scores(run: Run, selection: Selection, items: dict[str, Scorable]) -> tuple[Scores, str]:
     """Mean score per arm and prompt, and why there is none where there is none."""
+    seen: Seen = {}
     scorers = run.header.suite.get("scorers")
-    seen: dict[tuple[str, str], float | Unknown] = {}  # arms and repeats mostly say the same; chrF is slow
-    grouped: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for cell in selection.usable:
-        if cell.turn > 1:  # references are answers to the first turn
-            continue
-        key = cell.prompt, cell.text
-        if key not in seen and cell.prompt in items:
-            seen[key] = score(cell.text, items[cell.prompt], scorers)
-        value = seen.get(key)
-        if isinstance(value, float):
-            grouped[cell.arm][cell.prompt].append(value)
+    found = {arm.name: prompt_scores(selection.of(arm.name), items, scorers, seen) for arm in run.header.arms}
     reasons = (value.reason for value in seen.values() if isinstance(value, Unknown))
-    reason = next(reasons, "the suite's items are not at hand")
-    return {arm: {prompt: fmean(values) for prompt, values in own.items()} for arm, own in grouped.items()}, reason
+    return {arm: own for arm, own in found.items() if own}, next(reasons, "the suite's items are not at hand")
 
 
 def _expected(header: Header) -> int:
