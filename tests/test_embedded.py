@@ -38,8 +38,8 @@ def parts(drafter: str = "dflash", block_size: int = 8) -> Parts:
 
 
 @cache
-def prompts(limit: int | None) -> list[Prompt]:
-    suite, loaded = load_suite("qa"), parts()
+def prompts(limit: int | None, name: str = "all") -> list[Prompt]:
+    suite, loaded = load_suite(name), parts()
     settings = settings_from({}, []).target
     kept, _ = prepare(suite, loaded.tokenizer, settings, loaded.target.context, None)
     return list(spread(kept, limit))
@@ -88,7 +88,7 @@ def test_greedy_is_direct_generation_token_for_token(drafter: str, arm: int, blo
 def test_greedy_is_direct_generation_over_the_whole_suite(drafter: str, arm: int, block_size: int) -> None:
     differ = [
         prompt.item.id
-        for prompt in prompts(None)
+        for prompt in prompts(None, "qa")
         if run(arm, prompt, GREEDY, 0, drafter, block_size).ids != direct_ids(prompt, GREEDY, 0)
     ]
     assert differ == []
@@ -107,7 +107,7 @@ def test_coupled_sampling_is_direct_sampling_token_for_token(drafter: str, arm: 
 def test_coupled_sampling_is_direct_sampling_over_the_whole_suite(drafter: str, arm: int, seed: int) -> None:
     differ = [
         prompt.item.id
-        for prompt in prompts(None)
+        for prompt in prompts(None, "qa")
         if run(arm, prompt, COUPLED, seed, drafter, 8).ids != direct_ids(prompt, COUPLED, seed)
     ]
     assert differ == []
@@ -135,7 +135,7 @@ def test_the_outside_referee_gets_the_same_ids_from_the_same_drafter() -> None:
 
 def test_refinement_accepts_more_of_each_block() -> None:
     def tokens_per_step(arm: int) -> float:
-        rounds = [each for prompt in prompts(6) for each in run(arm, prompt, GREEDY, 0, "dflash", 8).rounds]
+        rounds = [each for prompt in prompts(6, "translation") for each in run(arm, prompt, GREEDY, 0, "dflash", 8).rounds]
         return sum(each.committed for each in rounds) / len(rounds)
 
     assert tokens_per_step(2) > tokens_per_step(1)
