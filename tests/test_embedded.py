@@ -135,7 +135,8 @@ def test_the_outside_referee_gets_the_same_ids_from_the_same_drafter() -> None:
 
 def test_refinement_accepts_more_of_each_block() -> None:
     def tokens_per_step(arm: int) -> float:
-        rounds = [each for prompt in prompts(6, "translation") for each in run(arm, prompt, GREEDY, 0, "dflash", 8).rounds]
+        chosen = prompts(6, "translation")
+        rounds = [each for prompt in chosen for each in run(arm, prompt, GREEDY, 0, "dflash", 8).rounds]
         return sum(each.committed for each in rounds) / len(rounds)
 
     assert tokens_per_step(2) > tokens_per_step(1)

@@ -54,8 +54,9 @@ def launch(settings: Settings, folder: Path, index: int, argv: Sequence[str], pr
     """One process launch: every arm over the suite once per seed and repeat. Launch 0 writes the journal's header."""
     progress(0, 0, "loading models")
     ready = make_ready(settings)
-    progress(0, 0, "answering the first turns of conversations")
-    ready = with_later_turns(ready, settings, folder)
+    if any(ready.suite.turns_of(prompt.item, settings.turns) > 1 for prompt in ready.prompts):
+        progress(0, 0, "answering the first turns of conversations")
+        ready = with_later_turns(ready, settings, folder)
     with Journal(folder) as journal:
         if index == 0:
             journal.write(header(settings, ready, argv, folder.name))
