@@ -1,33 +1,23 @@
 """The committed long suite: what it holds, its lengths, its hashes, that references are right and texts kept apart."""
 
-import hashlib
-import json
 import re
 import unicodedata
 from collections import Counter
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from committed import FIELDS, SUITES, items, manifest, settings
 
 from xpress_bench.analyse.score import score
 from xpress_bench.suites import Item
 from xpress_bench.train.corpus import austen, held_out
 
-SUITES = Path(__file__).parents[1] / "suites"
-MANIFEST = json.loads((SUITES / "MANIFEST.json").read_text(encoding="utf-8"))
+MANIFEST = manifest()
 OURS = MANIFEST["long"]
-SETTINGS = yaml.safe_load((SUITES / "long.suite.yaml").read_text(encoding="utf-8"))
-ITEMS: list[dict[str, Any]] = [
-    json.loads(line) for line in (SUITES / "long.jsonl").read_text(encoding="utf-8").splitlines()
-]
+SETTINGS = settings("long")
+ITEMS = items("long")
 
-FIELDS = (
-    "id suite category lang prompt turns references answer_type source source_id licence origin approx_tokens "
-    "memorised sha256"
-).split()
 COUNTS = {"summarise": 32, "continue": 20, "introduce": 10, "question": 10, "briefing": 12, "compare": 12}
 BY_SOURCE = {"austen": 40, "sqlite": 32, "factbook": 24}
 RATES = {"austen": 4.12, "sqlite": 4.16, "factbook": 3.62}
@@ -90,15 +80,6 @@ def test_every_field_of_the_common_record() -> None:
         assert item["memorised"] == ("high" if item["source_id"] == "austen" else "medium")
         assert re.fullmatch(r"long(-[a-z0-9]+)+", item["id"])
         assert f"-{item['category']}-" in item["id"]
-
-
-def test_hashes() -> None:
-    assert hashlib.sha256((SUITES / "long.jsonl").read_bytes()).hexdigest() == OURS["sha256"]
-    assert {item["id"]: item["sha256"] for item in ITEMS} == OURS["records"]
-    for item in ITEMS:
-        hashed = {name: item[name] for name in ("prompt", "turns", "references")}
-        content = json.dumps(hashed, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        assert hashlib.sha256(content.encode()).hexdigest() == item["sha256"]
 
 
 def test_licence_text_of_the_novels_package() -> None:

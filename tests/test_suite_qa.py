@@ -1,7 +1,5 @@
 """The committed qa suite: what it holds, that nothing has changed since it was built, that its references are right."""
 
-import hashlib
-import json
 import re
 import runpy
 import unicodedata
@@ -11,24 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from committed import FIELDS, SUITES, items, manifest, settings
 
 from xpress_bench.train.tasks.arithmetic import NUMBER_ONLY, WITH_STEPS
 from xpress_bench.train.tasks.core import cap
 from xpress_bench.train.tasks.knowledge import TOPICS
 
-SUITES = Path(__file__).parents[1] / "suites"
-MANIFEST = json.loads((SUITES / "MANIFEST.json").read_text(encoding="utf-8"))["qa"]
-SETTINGS = yaml.safe_load((SUITES / "qa.suite.yaml").read_text(encoding="utf-8"))
-ITEMS: list[dict[str, Any]] = [
-    json.loads(line) for line in (SUITES / "qa.jsonl").read_text(encoding="utf-8").splitlines()
-]
+MANIFEST = manifest()["qa"]
+SETTINGS = settings("qa")
+ITEMS = items("qa")
 recompute = runpy.run_path(str(Path(__file__).with_name("train") / "solving.py"))["recompute"]
 
-FIELDS = (
-    "id suite category lang prompt turns references answer_type source source_id licence origin approx_tokens "
-    "memorised sha256"
-).split()
 COUNTS = {
     "closed_book_capital": 16,
     "closed_book_highest_point": 12,
@@ -74,15 +65,6 @@ def test_every_field_of_the_common_record() -> None:
         assert item["references"]
         assert all(isinstance(one, str) and one for one in item["references"])
         assert len(item["references"]) == len(set(item["references"]))
-
-
-def test_hashes() -> None:
-    assert hashlib.sha256((SUITES / "qa.jsonl").read_bytes()).hexdigest() == MANIFEST["sha256"]
-    assert {item["id"]: item["sha256"] for item in ITEMS} == MANIFEST["records"]
-    for item in ITEMS:
-        hashed = {name: item[name] for name in ("prompt", "turns", "references")}
-        content = json.dumps(hashed, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        assert hashlib.sha256(content.encode()).hexdigest() == item["sha256"]
 
 
 def test_sources_and_licences() -> None:

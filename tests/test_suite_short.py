@@ -1,37 +1,26 @@
 """The committed short suite: what it holds, that nothing has changed since it was built, that its references score."""
 
-import hashlib
-import json
 import random
 import re
 import unicodedata
 from collections import Counter
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from committed import FIELDS, SUITES, items, manifest, settings
 
 from xpress_bench.analyse.score import score
 from xpress_bench.suites import Item, load_suite
 from xpress_bench.train.corpus import shared_ngrams
 from xpress_bench.train.tasks.open_prompts import open_prompt
 
-SUITES = Path(__file__).parents[1] / "suites"
-MANIFEST = json.loads((SUITES / "MANIFEST.json").read_text(encoding="utf-8"))["short"]
-SETTINGS = yaml.safe_load((SUITES / "short.suite.yaml").read_text(encoding="utf-8"))
-ITEMS: list[dict[str, Any]] = [
-    json.loads(line) for line in (SUITES / "short.jsonl").read_text(encoding="utf-8").splitlines()
-]
+MANIFEST = manifest()["short"]
+SETTINGS = settings("short")
+ITEMS = items("short")
 MTBENCH = [item for item in ITEMS if item["source_id"] == "mtbench"]
 WRITTEN = [item for item in ITEMS if item["source_id"] == "written"]
 SCORED = [item for item in load_suite("short").items if item.references]
 
-FIELDS = (
-    "id suite category lang prompt turns references answer_type source source_id licence origin approx_tokens "
-    "memorised sha256"
-).split()
 COUNTS = dict.fromkeys(
     (
         *(f"mtbench_{name}" for name in "writing roleplay reasoning math coding extraction stem humanities".split()),
@@ -56,15 +45,6 @@ def test_every_field_of_the_common_record() -> None:
         assert len(item["references"]) == len(set(item["references"]))
     assert {(item["origin"], item["memorised"]) for item in MTBENCH} == {("package", "high")}
     assert {(item["origin"], item["memorised"], item["turns"]) for item in WRITTEN} == {("written", "low", None)}
-
-
-def test_hashes() -> None:
-    assert hashlib.sha256((SUITES / "short.jsonl").read_bytes()).hexdigest() == MANIFEST["sha256"]
-    assert {item["id"]: item["sha256"] for item in ITEMS} == MANIFEST["records"]
-    for item in ITEMS:
-        hashed = {name: item[name] for name in ("prompt", "turns", "references")}
-        content = json.dumps(hashed, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        assert hashlib.sha256(content.encode()).hexdigest() == item["sha256"]
 
 
 def test_sources_and_licences() -> None:
