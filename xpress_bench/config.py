@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass
 from types import UnionType
@@ -15,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import UsageError, nearest
 from xpress_bench.settings import PARTS, Settings
 
 PROFILES = ("quick", "standard", "paper")
@@ -162,8 +161,7 @@ def _explain(error: Exception, words: Sequence[str], name: str) -> str:
         key = word.lstrip("+").partition("=")[0]
         if f"'{key}'" in first:
             known = _known_keys(name)
-            near = difflib.get_close_matches(key, known, n=2, cutoff=0.6)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+            hint = nearest(key, known, f"known: {', '.join(known)}", most=2, cutoff=0.6)
             return f"override {word!r}: there is no setting {key!r}; {hint}"
     return first
 

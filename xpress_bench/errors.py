@@ -9,6 +9,9 @@ A message says what is wrong, where, the nearest valid choice, and what to do; i
 traceback for it.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class XpressError(Exception):
     """Base of every error that is told to the user as one line."""
@@ -28,3 +31,9 @@ class MisfitError(UsageError):
 
 class RunError(XpressError):
     """A run started and could not go on; what was measured stays in its journal."""
+
+
+def nearest(word: str, known: Iterable[str], otherwise: str, most: int = 3, cutoff: float = 0.5) -> str:
+    """What to say after a name that is not there: "did you mean a or b?", or `otherwise` if none of `known` is near."""
+    near = difflib.get_close_matches(word, list(known), n=most, cutoff=cutoff)
+    return f"did you mean {' or '.join(near)}?" if near else otherwise

@@ -6,14 +6,13 @@ imports no torch) or published by an installed package under the entry-point gro
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import UsageError, nearest
 
 T = TypeVar("T")
 
@@ -88,8 +87,7 @@ class Registry(Generic[T]):
 
     def unknown(self, name: str) -> str:
         """The message for a name that is not here, nearest names first."""
-        near = difflib.get_close_matches(name, self.names(), n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(self.names())}."
+        hint = nearest(name, self.names(), f"known: {', '.join(self.names())}.")
         return (
             f"no {self.kind.removesuffix('s')} called {name!r}; {hint} `xpress-bench list {self.kind}` shows them all"
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 
 from xpress_bench.analyse.digits import NONE
 from xpress_bench.analyse.score import scorer_of
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import UsageError, nearest
 from xpress_bench.publish.lines import printable
 from xpress_bench.publish.page import Page, Section, Table
 from xpress_bench.suites import Item, Suite
@@ -52,8 +51,7 @@ def item_of(suite: Suite, name: str) -> Item:
     """An item by id. UsageError with the nearest id."""
     found = {item.id: item for item in suite.items}
     if name not in found:
-        near = difflib.get_close_matches(name, found, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"the first is {suite.items[0].id}"
+        hint = nearest(name, found, f"the first is {suite.items[0].id}")
         raise UsageError(f"suite {suite.name} has no item {name!r}; {hint}")
     return found[name]
 

@@ -6,7 +6,6 @@ intervals, so there are none here: the plain report has them.
 
 from __future__ import annotations
 
-import difflib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from xpress_bench.analyse.digits import NONE
 from xpress_bench.analyse.intervals import Unknown
 from xpress_bench.analyse.reduce import select
 from xpress_bench.analyse.summary import DIRECT, summarise
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import UsageError, nearest
 from xpress_bench.publish import systems
 from xpress_bench.publish.columns import Columns, Requests
 from xpress_bench.publish.lines import Line, named, printable
@@ -69,8 +68,7 @@ SYSTEMS = {
 def report_as(run: Run, system: str) -> Page:
     """What `system` would print for the arms of this run. UsageError if it is none of `SYSTEMS`."""
     if system not in SYSTEMS:
-        near = difflib.get_close_matches(system, SYSTEMS, n=2, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"choose one of {', '.join(SYSTEMS)}"
+        hint = nearest(system, SYSTEMS, f"choose one of {', '.join(SYSTEMS)}", most=2)
         raise UsageError(f"--report-as {system!r}: no such system; {hint}")
     ours = page(summarise(run))
     conditions = zip(run.header.conditions, ours.sections, strict=True)

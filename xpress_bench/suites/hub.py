@@ -15,7 +15,6 @@ what its cache holds, whatever was asked for; the commit is then read from the c
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import UsageError, nearest
 from xpress_bench.suites import public
 from xpress_bench.suites.items import Item, Suite, digest
 from xpress_bench.suites.jsonl import Convert, Row, items_of, own_format
@@ -216,5 +215,4 @@ def _held(dataset: Any) -> str | None:
 
 
 def _nearest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return nearest(word, known, f"there are {', '.join(known)}", most=1)
