@@ -38,3 +38,9 @@ def test_units():
 @pytest.mark.parametrize(("value", "text"), [(0.30512, "0.305"), (11.94, "11.9"), (1234.0, "1230"), (0.0, "0.00")])
 def test_significant(value, text):
     assert significant(value, 3) == text
+
+
+def test_an_estimate_never_reads_0_because_its_interval_is_wide():
+    assert shown(Interval(1.3, 0.006, 260.0, "t", 2)) == "1 [0, 260]"
+    assert shown(Interval(0.4, 0.006, 260.0, "t", 2)) == "0.4 [0.0, 260.0]"
+    assert shown(Interval(1234.0, 900.0, 1500.0, "t", 2)) == "1230 [900, 1500]"  # tens, as before

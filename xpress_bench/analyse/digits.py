@@ -17,6 +17,8 @@ def shown(measure: Measure, scale: float = 1.0, bounds: bool = True) -> str:
     if isinstance(measure, Unknown):
         return NONE if measure.estimate is None else f"{significant(measure.estimate * scale, 3)} ({measure.reason})"
     places = decimals(measure, scale)
+    if places <= 0:  # however wide the interval, a ratio of 1.3 must not read 0
+        places = max(places, min(1, _places(measure.estimate * scale, 1)))
     estimate, low, high = (fixed(value * scale, places) for value in (measure.estimate, measure.low, measure.high))
     return f"{estimate} [{low}, {high}]" if bounds else estimate
 
