@@ -108,9 +108,9 @@ def prompt(name: str = "p", length: int = 3, budget: int = 8) -> Prompt:
     return Prompt(Item(name, "?"), tuple(range(1, length + 1)), budget)
 
 
-def requests(prompts: list[Prompt], clock: Any = None, **changes: Any) -> Requests:
+def requests(prompts: list[Prompt], clock: Any = None, deadline_s: float = 60.0, **changes: Any) -> Requests:
     made = parts(**changes)
-    return Requests(made.target, made.tokenizer, made.arms, prompts, clock or Ticks())
+    return Requests(made.target, made.tokenizer, made.arms, prompts, clock or Ticks(), deadline_s)
 
 
 def slot(arm: str, prompt: str = "p", seed: int = 0) -> Slot:
@@ -144,7 +144,9 @@ def settings(**changes: Any) -> Settings:
         "dtype": "float32",
         "threads": 1,
         "warmup": 1,
+        "deadline_s": 60,
         "memory": False,
+        "trace": 0,
         "profile": "quick",
         "out": "runs",
     }

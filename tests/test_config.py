@@ -115,6 +115,25 @@ def test_a_wrong_value_is_named_with_its_key(override: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("drafter.params.x=[" + "1," * 4000 + "1]", "longer than 4000 characters"),
+        ("limit=" + "[" * 500 + "]" * 500, "override 'limit=[[["),
+        ("k" * 300 + "=3", "too long or nested too deeply"),
+        *(
+            (f"{key}=3", f"no setting '{key}'")
+            for key in ("", "hydra", "hydra/launcher", "hydra.searchpath", "@x", "a/b")
+        ),
+        ("profile=0.5", "quick, standard, paper"),
+        ("profile=[[1]]", "quick, standard, paper"),
+        ("+profile=null", "quick, standard, paper"),
+    ],
+)
+def test_what_hydra_would_hang_or_break_on_is_refused(override: str, told: str) -> None:
+    assert told in refused(override)
+
+
+@pytest.mark.parametrize(
     ("profile", "expected"),
     [
         ("quick", ((0.0,), ("coupled",), (0, 1, 2), 1, 28)),

@@ -8,21 +8,8 @@ from typing import Any
 import pytest
 
 from xpress_bench.errors import UsageError
-from xpress_bench.records import (
-    Arm,
-    Cell,
-    Condition,
-    Footer,
-    Header,
-    Memory,
-    Record,
-    Replay,
-    Skipped,
-    Steps,
-    from_line,
-    read_run,
-    to_line,
-)
+from xpress_bench.journals import Record, from_line, read_run, to_line
+from xpress_bench.records import Arm, Cell, Condition, Footer, Header, Memory, Replay, Skipped, Steps, Trace
 
 GREEDY = Condition(0.0, "greedy")
 HEADER = Header(
@@ -52,6 +39,7 @@ RECORDS: list[Record] = [
     Memory("draft", "process_peak_rss", 7),
     Memory("draft", "nvml_device_peak_minus_idle", None, 1, 2, "GPU-1", "not readable"),
     Replay("p", 1, "draft", GREEDY, 3, 5, None, None, None, "real"),
+    Trace("p", 1, "draft", GREEDY, (4, 5, 6), (2, 1), (((4,), (5,)), ()), ((0.5,), ()), ((0.1,), ())),
     Footer(2, 1, True, 3.5),
 ]
 
@@ -72,6 +60,10 @@ def test_nan_is_refused_both_ways() -> None:
             from_line(f'{{"kind":"footer","cells":1,"errors":0,"complete":true,"seconds":{text}}}')
 
 
+def test_what_utf_8_cannot_hold_does_not_stop_the_writing() -> None:
+    assert from_line(to_line(Memory("caf\udce9", "process_peak_rss", 7)).encode().decode()).arm == "caf?"
+
+
 def journal(folder: Path, *lines: str | bytes) -> Path:
     raw = [line.encode() if isinstance(line, str) else line for line in lines]
     (folder / "journal.jsonl").write_bytes(b"\n".join(raw))
@@ -83,6 +75,7 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
     run = read_run(folder)
     assert (run.header, run.footer, run.folder) == (HEADER, RECORDS[-1], tmp_path)
     assert ([*run.cells], [*run.memory], [*run.replays]) == (RECORDS[1:3], RECORDS[3:5], RECORDS[5:6])
+    assert [*run.traces] == RECORDS[6:7]
     assert read_run(folder / "journal.jsonl") == run
 
 
@@ -109,6 +102,16 @@ def test_a_line_torn_inside_a_character_is_dropped_too(tmp_path: Path) -> None:
         b'{"cells":1}',
         b'{"kind":"footer","cells":1,"errors":0,"complete":true,"seconds":NaN}',
         b'{"kind":"footer","cells":1,"errors":0,"complete":true,"seconds":1,"more":2}',
+        b'{"kind":"footer","cells":1,"errors":0,"complete":true,"seconds":1e999}',
+        b'{"kind":"footer","cells":"1","errors":0,"complete":true,"seconds":1}',
+        b'{"kind":"footer","cells":1,"errors":0,"complete":null,"seconds":1}',
+        to_line(CELL).replace('"latency_s":1.5', '"latency_s":-1.5').encode(),
+        to_line(CELL).replace('"offered":[2,1]', '"offered":[2,-1]').encode(),
+        to_line(CELL).replace('"offered":[2,1]', '"offered":null').encode(),
+        to_line(CELL).replace('"offered":', '"offred":').encode(),
+        to_line(CELL).replace('"ids":[4,5,6]', '"ids":[4,"5",6]').encode(),
+        to_line(CELL).replace('"stop_reason":"eos"', '"stop_reason":"bored"').encode(),
+        b'{"kind":"cell","steps":' + b"[" * 100_000,
     ],
 )
 def test_a_bad_line_elsewhere_is_named(tmp_path: Path, bad: bytes) -> None:

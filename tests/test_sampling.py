@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import torch
 from scipy.stats import chisquare, pearsonr
 
 from xpress_bench.sampling import FreshNoise, KeyedNoise, law, pick, stable_seed
+from xpress_bench.settings import SAMPLED
 
 LIKE = torch.zeros(1, 1, 5, dtype=torch.float64)
 
@@ -82,6 +84,23 @@ def test_sixteen_bit_logits_are_scaled_in_float32_as_their_law_is() -> None:
     noise = torch.zeros(1, 1, 2)
     assert (logits / 0.6).unique().numel() == 1  # rounded first, they would tie
     assert pick(logits, 0.6, noise).item() == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("temperature", SAMPLED)
+def test_the_extreme_temperatures_have_a_law_and_follow_it(temperature: float, dtype: torch.dtype) -> None:
+    """At the lowest only the largest logit is left, at the highest all that are possible are alike."""
+    logits = torch.tensor([[[-300.0, 2.0, 300.0, -torch.inf]]], dtype=dtype)
+    weights = [math.exp((value - 300) / temperature) for value in (-300, 2, 300)]
+    right = [weight / sum(weights) for weight in weights]
+    assert law(logits, temperature)[0, 0].tolist() == pytest.approx([*right, 0.0], abs=1e-6)
+    rows = logits.expand(1, 3000, 4)
+    picked = pick(rows, temperature, FreshNoise(0, "draft", tiny.CPU).at(0, 3000, rows))[0].bincount(minlength=4)
+    assert picked[3] == 0
+    if temperature < 1:
+        assert picked.tolist() == [0, 0, 3000, 0]
+    else:
+        assert chisquare(picked[:3].numpy(), [3000 * share for share in right]).pvalue > 1e-4
 
 
 def test_seeds_are_the_same_in_every_process() -> None:

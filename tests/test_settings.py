@@ -26,6 +26,12 @@ def test_a_temperature_without_a_rule_is_refused_when_settings_are_made() -> Non
         rig.settings(temperatures=(1.0,), verifiers=("greedy",))
 
 
+@pytest.mark.parametrize("temperature", [-1.0, 1e-5, 1e5, float("inf"), float("nan")])
+def test_a_temperature_at_which_sampling_means_nothing_is_refused(temperature: float) -> None:
+    with pytest.raises(UsageError, match=r"each is 0, or from 0\.0001 to 10000"):
+        rig.settings(temperatures=(temperature,))
+
+
 @pytest.mark.parametrize(("seeds", "told"), [((7, 7, 8), "holds a value twice"), ((), "seeds is empty")])
 def test_c40_seeds_are_distinct_and_there_is_one(seeds: tuple[int, ...], told: str) -> None:
     with pytest.raises(UsageError, match=told):

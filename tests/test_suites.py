@@ -7,6 +7,7 @@ import json
 import os
 import tracemalloc
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,15 @@ def test_a_line_may_be_as_long_as_the_limit(tmp_path: Path, monkeypatch: pytest.
     assert "line 1: longer than" in refused(tmp_path, before + line + b" ")
 
 
+@pytest.mark.parametrize("limit", ["MAX_LINES", "MAX_BYTES"])
+def test_a_file_of_too_many_lines_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    monkeypatch.setattr(jsonl, limit, 4 if limit == "MAX_LINES" else len(FOUR))
+    assert len(loaded(tmp_path, FOUR).items) == 4
+    assert "more than" in refused(tmp_path, FOUR + b"\n{")
+
+
 @pytest.mark.parametrize("packed", [False, True])
 def test_an_over_long_line_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
     limit, size = 200_000, 8_000_000
@@ -222,6 +232,39 @@ def test_how_it_is_run_lies_beside_it(tmp_path: Path) -> None:
     for text in ("output_budget: {all: many}", "output_budget: 7", "[1]", "a: [", "scorers: {all: 3}"):
         how.write_text(text)
         refused(tmp_path, FOUR)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("output_budget: {all: true}", "'output_budget'"),
+        ("output_budget: {all: -5}", "'output_budget'"),
+        ("output_budget: {1: 5}", "'output_budget'"),
+        ("parity_margin: x", "'parity_margin' is 'x'"),
+        ("parity_margin: .nan", "'parity_margin' is nan"),
+        ("parity_margin: 2", "'parity_margin' is 2"),
+        ("smoke: 3", "'smoke' is 3"),
+        ("smoke: [3]", "'smoke' is [3]"),
+        ("report: {by: colour}", "'report' is {'by': 'colour'}"),
+        ("turns: 2001-99-99", "not YAML (month must be in 1..12)"),
+        ("a: " + "9" * 5000, "not YAML"),
+        ("[" * 5000, "not YAML"),
+        ("a: " + "x" * 100_000, "larger than 100000 bytes"),
+        ("a: !!python/object/apply:os.getcwd []", "not YAML"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_file(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "own.suite.yaml").write_text(text)
+    said = refused(tmp_path, FOUR)
+    assert "own.suite.yaml: " in said
+    assert told in said
+
+
+def test_aliases_that_stand_for_a_gigabyte_are_told_in_short(tmp_path: Path) -> None:
+    lines = ["a: &a [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in pairwise("abcdefghi")]
+    (tmp_path / "own.suite.yaml").write_text("\n".join([*lines, "turns: *i"]))
+    assert len(refused(tmp_path, FOUR)) < 500
 
 
 def test_how_many_turns_are_run(tmp_path: Path) -> None:

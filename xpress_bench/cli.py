@@ -9,40 +9,29 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xpress_bench import __version__
-from xpress_bench.errors import UsageError, XpressError
+from xpress_bench.errors import XpressError
+from xpress_bench.flags import FLAGS, QUESTION, chosen, resolve_device, run_parser, settings_of
+from xpress_bench.gating import gate
 from xpress_bench.reading import Parser, compare, explain, list_names, report, show, show_report
 
 if TYPE_CHECKING:
     from xpress_bench.settings import Settings
 
-# flag -> (key of the configuration, what it is)
-FLAGS: dict[str, tuple[str, str]] = {
-    "suite": ("suite", "short, long, qa, translation, all, FILE.jsonl, or hf:owner/name; several with commas"),
-    "target": ("target.name", "embedded, a hub id, or a folder of a transformers causal LM"),
-    "drafter": ("drafter.name", "none, dflash, draft_model, prompt_lookup, a plug-in, a hub id, or a folder"),
-    "refiner": ("refiner.name", "auto, none, xpress, markov, a plug-in, a hub id, or a checkpoint folder"),
-    "verifier": ("verifiers", "rule above temperature 0: coupled, rejection, or both with a comma"),
-    "seeds": ("seeds", "comma-separated, e.g. 0,1,2; repeats at temperature 0"),
-    "limit": ("limit", "prompts at most, spread evenly over the suite"),
-    "temperature": ("temperatures", "one or several with commas, e.g. 0,1"),
-    "device": ("device", "auto, cpu, cuda, cuda:1"),
-    "dtype": ("dtype", "float64, float32, bfloat16, float16"),
-    "profile": ("profile", "quick (default on CPU), standard (default on a GPU), paper"),
-    "out": ("out", "folder that gets one folder per run (default: runs)"),
-}
-LISTS = ("verifiers", "seeds", "temperatures")
-PLAIN = ("limit", "profile")
 EPILOG = """\
 commands:
   xpress-bench --suite qa                  run: direct, draft and refine over the suite, then the table
+  xpress-bench --resume RUN                go on with a run that was stopped
   xpress-bench check [same flags]          validate target, drafter and refiner, then plan the run
   xpress-bench report RUN                  the table again, from the journal alone, or as another system prints it
+  xpress-bench report RUN --plot           plots, CSV, LaTeX and one HTML page, written to RUN/report
+  xpress-bench report A B C --together     several runs as one table, for a paper or a README
   xpress-bench explain RUN                 where a run loses, and what to try next
   xpress-bench compare A B                 two runs, or with --arm X --arm Y two arms of one run
+  xpress-bench gate                        regression gate for CI: gate --help
   xpress-bench list [KIND]                 targets, drafters, refiners, verifiers, suites
   xpress-bench show SUITE [ID]             what a suite holds, or one of its prompts in full
   xpress-bench train --help                the recipe of the embedded models
@@ -83,19 +72,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(words: list[str]) -> int:
-    """Measure, then print the report."""
-    settings = settings_of(words, "xpress-bench")
+    """Measure, or go on with a run that was stopped, then print the report; 130 if Ctrl-C stopped it in good order."""
+    parser = run_parser("xpress-bench", QUESTION, EPILOG)
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped, as it began")
+    options = parser.parse_intermixed_args(words)
+    asked = options.overrides or any(getattr(options, flag) is not None for flag in FLAGS)
+    settings = chosen(options) if asked or not options.resume else None
+    from xpress_bench.measure.interrupts import STATUS, Interrupted
+
+    try:
+        folder, status = measure(options.resume, settings, words), 0
+    except Interrupted as stop:
+        if stop.folder is None:
+            raise
+        folder, status = stop.folder, STATUS
+    return max(status, show_report([folder], "terminal", None))
+
+
+def measure(resumed: Path | None, settings: Settings | None, words: list[str]) -> Path:
+    """Begin a run, or go on with `resumed`; the run's folder."""
     from xpress_bench.measure import runner
     from xpress_bench.measure.progress import progress_for
 
     with progress_for("xpress-bench") as progress:
-        folder = runner.run(settings, words, progress)
-    return show_report([folder], "terminal", None)
+        if resumed:
+            return runner.resume(resumed, settings, words, progress, partial(print, file=sys.stderr))
+        assert settings is not None
+        return runner.run(settings, words, progress)
 
 
 def check(words: list[str]) -> int:
     """Validate the pipeline and plan the run; nothing is written."""
-    settings = settings_of(words, "xpress-bench check")
+    settings = settings_of(words, "xpress-bench check", EPILOG)
     from xpress_bench.measure.check import check_and_plan
 
     check_and_plan(settings, print)
@@ -128,64 +136,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "report": report,
     "compare": compare,
     "explain": explain,
+    "gate": gate,
     "list": list_names,
     "show": show,
     "train": train,
 }
-
-
-def settings_of(words: list[str], program: str) -> Settings:
-    """Flags and overrides -> settings with the device resolved; the profile follows the device unless it was given."""
-    parser = Parser(
-        prog=program,
-        description="Does a drafter, with or without refinement, make a model faster, and is the output the same?",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"xpress-bench {__version__}")
-    for flag, (_, text) in FLAGS.items():
-        parser.add_argument(f"--{flag}", metavar=flag.upper(), help=text)
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="any setting by its key, after the flags")
-    options = vars(parser.parse_args(words))
-    overrides: list[str] = options.pop("overrides")
-    from xpress_bench.config import settings_from
-
-    flags = {FLAGS[flag][0]: as_override(FLAGS[flag][0], value) for flag, value in options.items() if value is not None}
-    settings = settings_from(flags, overrides)
-    device = resolve_device(settings.device)
-    given = "profile" in flags or any(word.startswith("profile=") for word in overrides)
-    if device != "cpu" and not given:
-        settings = settings_from(flags | {"profile": "standard"}, overrides)
-    return replace(settings, device=device)
-
-
-def as_override(key: str, value: str) -> str:
-    """A flag's plain text as the value of a hydra override."""
-    from xpress_bench.config import quote
-
-    if key in LISTS:
-        parts = [part.strip() for part in value.strip("[]").split(",") if part.strip()]
-        return f"[{','.join(parts)}]"
-    if key in PLAIN:
-        if not value.replace("_", "").isalnum():
-            raise UsageError(f"--{key} {value!r}: give one word or number")
-        return value
-    return quote(value)
-
-
-def resolve_device(name: str) -> str:
-    """`auto` -> cuda if there is one, else cpu. Refuses a device that is not here, saying how many are."""
-    if name == "cpu":
-        return name
-    import torch
-
-    boards = torch.cuda.device_count()
-    if name == "auto":
-        return "cuda" if boards else "cpu"
-    kind, _, index = name.partition(":")
-    if kind != "cuda" or (index and not index.isdecimal()):
-        raise UsageError(f"device {name!r}: choose auto, cpu, cuda or cuda:N")
-    if int(index or 0) >= boards:
-        raise UsageError(f"device {name!r}: {boards} visible CUDA device{'s' if boards != 1 else ''} here")
-    return name

@@ -18,10 +18,13 @@ from xpress_bench.errors import UsageError, nearest
 from xpress_bench.settings import PARTS, Settings
 
 PROFILES = ("quick", "standard", "paper")
+PROTOCOLS = ("dflash-paper", "dspark", "spec-bench", "xpress-readme")
+GROUPS = {"profile": PROFILES, "protocol": PROTOCOLS}  # of files in conf/, each of which sets many keys at once
 T = TypeVar("T")
 OVERRIDDEN = "overridden"
 WANTED = {int: "a whole number", float: "a number", str: "text, quoted if it looks like something else",
           bool: "true or false"}  # fmt: skip
+MAX_WORD = 4000  # characters of an override: the parser of hydra's grammar takes seconds for longer ones
 OPEN_KEYS = ("drafter.params.", "refiner.params.")  # a part's own options are not listed in the schema
 QUOTING = (
     "quote a value that holds spaces, commas, equals signs, brackets or quotes, for hydra and for the shell: "
@@ -87,22 +90,32 @@ def _composed(words: Sequence[str], name: str) -> DictConfig:
             return compose(name, overrides=list(words))
     except (HydraException, OmegaConfBaseException) as error:
         raise UsageError(_explain(error, words, name)) from error
+    except (OSError, RecursionError) as error:  # hydra looks for a file named like the key
+        raise UsageError(f"override {max(words, key=len)!r} is too long or nested too deeply") from error
 
 
 def _refuse_unreadable(word: str) -> None:
+    if len(word) > MAX_WORD:
+        raise UsageError(f"override {word[:80]!r}... is longer than {MAX_WORD} characters")
     if "=" not in word:
         raise UsageError(f"{word!r} is neither a flag nor an override of the form key=value")
     if word.startswith("~"):
         raise UsageError(f"override {word!r}: a setting cannot be removed, only changed")
-    if word.partition("=")[0].lstrip("+") in PARTS:
-        part, _, value = word.partition("=")
-        raise UsageError(f"override {word!r}: {part} is a group of settings; its name is set with {part}.name={value}")
+    key, _, value = word.partition("=")
+    key = key.lstrip("+")
+    if key in PARTS:
+        raise UsageError(f"override {word!r}: {key} is a group of settings; its name is set with {key}.name={value}")
+    if not key or key.partition(".")[0] == "hydra" or set(key) & set("/@"):  # hydra's own, which are none of a run
+        raise UsageError(f"override {word!r}: there is no setting {key!r}")
     try:
-        sweeps = OverridesParser.create().parse_override(word).is_sweep_override()
-    except HydraException as error:
+        parsed = OverridesParser.create().parse_override(word)
+    except (HydraException, RecursionError) as error:
         raise UsageError(f"override {word!r} does not parse; {QUOTING}") from error
-    if sweeps:
+    if parsed.is_sweep_override():
         raise UsageError(f"override {word!r} asks for several runs, one run takes one value; {QUOTING}")
+    group = parsed.key_or_group
+    if group in GROUPS and parsed.value() not in GROUPS[group]:
+        raise UsageError(f"override {word!r}: no {group} of that name; choose one of {', '.join(GROUPS[group])}")
 
 
 def _opened(word: str) -> str:
@@ -155,8 +168,6 @@ def _number(key: str, value: Any) -> float:
 def _explain(error: Exception, words: Sequence[str], name: str) -> str:
     """One line for a person: the word that hydra refused, and the nearest key."""
     first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if "profile" in first and "Could not find" in first:
-        return f"no profile of that name; choose one of {', '.join(PROFILES)}"
     for word in words:
         key = word.lstrip("+").partition("=")[0]
         if f"'{key}'" in first:

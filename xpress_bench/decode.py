@@ -44,7 +44,7 @@ class Limits:
 class Round:
     """One verify step: offered p, accepted a and committed c after stop rules, the block before and after refining.
 
-    `matched` is the accepted run before stop rules.
+    `matched` is the accepted run before stop rules, `passes` the refinement passes made.
     """
 
     offered: int
@@ -53,6 +53,7 @@ class Round:
     committed: int
     draft: tuple[int, ...]
     refined: tuple[int, ...]
+    passes: int
     stamps: tuple[object, ...]  # before draft, before refine, before verify, after the host read
 
 
@@ -126,7 +127,8 @@ def speculative(
         output.ids += committed
         tokens += committed
         kept, after_refining = min(accepted, len(committed)), after if refiners else ()
-        output.rounds.append(Round(len(after), accepted, kept, len(committed), before, after_refining, tuple(stamps)))
+        counts = len(after), accepted, kept, len(committed)
+        output.rounds.append(Round(*counts, before, after_refining, refined.passes, tuple(stamps)))
     output.stop_reason = reason
     return output
 

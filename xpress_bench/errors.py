@@ -10,13 +10,35 @@ traceback for it.
 """
 
 import difflib
+import os
+import re
 from collections.abc import Iterable
+
+MOST_TOLD = 2000  # characters of a message: a value that it quotes may be a whole file
+HIDDEN = "[hidden]"
+_SECRET_NAMES = re.compile(r"(TOKEN|SECRET|PASSWORD|API_?KEY|ACCESS_KEY)$", re.IGNORECASE)  # environment variables
+_SECRETS = re.compile(r"(?<=://)[^/\s@]+(?=@)|\bhf_[A-Za-z0-9]{20,}")  # user and password in a URL, tokens of the hub
+
+
+def redact(text: str) -> str:
+    """`text` without passwords in URLs, tokens of the hub, and values of environment variables named as secrets."""
+    held = [value for name, value in os.environ.items() if _SECRET_NAMES.search(name) and len(value) >= 8]
+    for value in sorted(held, key=len, reverse=True):  # one may be a part of another
+        text = text.replace(value, HIDDEN)
+    return _SECRETS.sub(HIDDEN, text)
 
 
 class XpressError(Exception):
-    """Base of every error that is told to the user as one line."""
+    """Base of every error that is told to the user as one line, whatever stood in the file that it quotes."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        """The message without secrets, line breaks and control characters; a very long one without its middle."""
+        told = redact(super().__str__())
+        if len(told) > MOST_TOLD:
+            told = f"{told[: MOST_TOLD // 2]} ... {told[-MOST_TOLD // 2 :]}"
+        return "".join(c if c.isprintable() else " " for c in told)
 
 
 class UsageError(XpressError):

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from xpress_bench.checkpoints import markov, xpress
-from xpress_bench.checkpoints.files import locate, read_json, weights_sha256
+from xpress_bench.checkpoints.files import architectures, local, locate, read_json, weights_sha256
 from xpress_bench.drafters import DRAFTERS, Drafter
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.records import Arm
@@ -56,7 +56,7 @@ def assemble(settings: Settings, only: str | None = None) -> Parts:
         settings.refiner if only not in ("direct", "draft") else RefinerSettings(NONE), named, settings.target
     )
     target = load_target(settings)
-    tokenizer = load_tokenizer(settings.target)
+    tokenizer = getattr(target, "tokenizer", None) or load_tokenizer(settings.target)
     arms = [PlannedArm(Arm("direct", None, None, None, None, None), None, ())]
     if named.name != NONE:
         drafter = DRAFTERS.get(named.name)(named, target, settings.block_size)
@@ -76,7 +76,7 @@ def load_target(settings: Settings) -> Target:
     name = settings.target.name
     if name in TARGETS:
         return TARGETS.get(name)(settings.target, settings.device, settings.dtype)
-    if not Path(name).is_dir() and "/" not in name:
+    if not local(name) and "/" not in name:
         raise UsageError(f"{TARGETS.unknown(name)}; a hub id looks like owner/name, a folder like ./name")
     from xpress_bench.targets import hf
 
@@ -120,16 +120,17 @@ def resolve_drafter(settings: DrafterSettings, target: TargetSettings) -> Drafte
     """A registry name stays; a checkpoint (folder or hub id) becomes the name of its format's loader and a path."""
     if settings.name == NONE or settings.name in DRAFTERS:
         return settings
-    if not Path(settings.name).expanduser().is_dir() and "/" not in settings.name:
+    if not local(settings.name) and "/" not in settings.name:
         raise UsageError(f"{DRAFTERS.unknown(settings.name)}; a checkpoint is given as a folder or hub id owner/name")
     folder = locate(settings.name, settings.revision)
-    architectures = read_json(folder / "config.json").get("architectures") or ["none named"]
-    loader = DRAFTER_OF.get(architectures[0])
-    if loader is None and str(architectures[0]).endswith("ForCausalLM"):
+    config = folder / "config.json"
+    kind = (*architectures(read_json(config), config), "none named")[0]
+    loader = DRAFTER_OF.get(kind)
+    if loader is None and kind.endswith("ForCausalLM"):
         loader = "draft_model"
     if loader is None:
         known = f"known: {', '.join(DRAFTER_OF)}, or a causal LM (*ForCausalLM)"
-        raise UsageError(f"{folder}: architecture {architectures[0]!r} is no drafter this version reads; {known}")
+        raise UsageError(f"{folder}: architecture {kind!r} is no drafter this version reads; {known}")
     return replace(settings, name=loader, path=str(folder))
 
 
@@ -142,7 +143,7 @@ def resolve_refiner(settings: RefinerSettings, drafter: DrafterSettings, target:
     if settings.name in REFINERS:
         inside = drafter.path and settings.name in HEADS and HEADS[settings.name].holds_head(Path(drafter.path))
         return replace(settings, path=drafter.path) if settings.path is None and inside else settings
-    if not Path(settings.name).expanduser().is_dir() and "/" not in settings.name:
+    if not local(settings.name) and "/" not in settings.name:
         raise UsageError(f"{REFINERS.unknown(settings.name)}; a checkpoint is given as a folder or hub id owner/name")
     folder = locate(settings.name, settings.revision)
     head = _head_in(folder)

@@ -12,10 +12,13 @@ from xpress_bench.errors import UsageError
 
 if TYPE_CHECKING:
     from xpress_bench.publish.page import Page
-    from xpress_bench.records import Header
+    from xpress_bench.publish.view import Report
+    from xpress_bench.records import Header, Run
     from xpress_bench.suites import Item
 
-FORMATS = ("terminal", "markdown")
+FORMATS = ("terminal", "markdown", "latex")
+OF_RUNS = ("csv", "html")  # formats that only the report of a run has
+BESIDE = Path("report")  # default of --plot: a folder inside the run's
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,35 +32,120 @@ def report(words: list[str]) -> int:
     """Print a run's report from its journal; needs no torch."""
     parser = Parser(prog="xpress-bench report", description="The report of a run, from its journal alone.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder or its journal.jsonl")
-    parser.add_argument("--format", choices=FORMATS, default="terminal")
+    parser.add_argument("--format", choices=(*FORMATS, *OF_RUNS), default="terminal")
+    parser.add_argument(
+        "--plot",
+        nargs="?",
+        type=Path,
+        const=BESIDE,
+        metavar="DIR",
+        help="also write plots, tables as CSV, and the report as HTML, Markdown and LaTeX to DIR (default: RUN/report)",
+    )
     from xpress_bench.publish.report_as import SYSTEMS
     from xpress_bench.suites import GROUPED_BY
 
-    parser.add_argument("--by", choices=GROUPED_BY, help="divide the results by this field (default: the suite's own)")
-    parser.add_argument("--report-as", metavar="SYSTEM", help=f"the columns of another system: {', '.join(SYSTEMS)}")
+    of = parser.add_mutually_exclusive_group()
+    of.add_argument("--by", choices=GROUPED_BY, help="divide the results by this field (default: the suite's own)")
+    of.add_argument("--together", action="store_true", help="one table with a row for each arm of every run")
+    of.add_argument("--report-as", metavar="SYSTEM", help=f"the columns of another system: {', '.join(SYSTEMS)}")
+    parser.add_argument("--against-published", metavar="NAME", help="beside a publication's figures; NAME or FILE.yaml")
     options = parser.parse_args(words)
-    return show_report(options.runs, options.format, options.by, options.report_as)
+    other = options.together or options.report_as or options.against_published
+    if other and (options.plot or options.format in OF_RUNS):
+        raise UsageError(f"--plot, csv and html are of the plain report only; choose --format {', '.join(FORMATS)}")
+    if options.against_published:
+        if options.by or options.report_as or options.together:
+            raise UsageError(
+                "--against-published is a report of its own: leave --by and --report-as out, and --together"
+            )
+        return show_against(options.runs, options.format, options.against_published)
+    if options.together:
+        return show_together(options.runs, options.format)
+    return show_report(options.runs, options.format, options.by, options.report_as, options.plot)
 
 
-def show_report(folders: Sequence[Path], layout: str, field: str | None, system: str | None = None) -> int:
-    """Print the report of each run folder, as another system would if named. 1 if one did not end or had a failure."""
-    from xpress_bench.analyse.summary import by, summarise
-    from xpress_bench.publish import page
+def show_report(
+    folders: Sequence[Path], layout: str, field: str | None, system: str | None = None, plot: Path | None = None
+) -> int:
+    """Print the report of each run folder, as another system would if named; `plot`: the folder for its files.
+
+    1 if a run did not end or had a failure.
+    """
+    from xpress_bench.analyse.streaming import read_reduced
+    from xpress_bench.journals import read_run
+    from xpress_bench.publish import tables_csv
     from xpress_bench.publish.report_as import report_as
-    from xpress_bench.records import read_run
+    from xpress_bench.publish.view import View
+    from xpress_bench.publish.view import report as report_of
 
-    status = 0
+    if layout == "html" and len(folders) > 1:
+        raise UsageError("html is the page of one run: give one, or --plot for a page of each")
+    status, tables = 0, dict[str, Sequence[View]]()
+    for folder in folders:
+        measured = read_run(folder) if plot or layout == "html" else read_reduced(folder)
+        if system:
+            lay_out(report_as(measured, system), layout)
+        else:
+            told = report_of(measured, items_of(measured.header), field or measured.header.suite.get("report_by"))
+            if layout == "csv":
+                tables[measured.header.run] = told.views
+            else:
+                _print(told, layout)
+            if plot:
+                _write(told, plot, several=len(folders) > 1)
+        status = status if _ended(measured) else 1
+    if tables:
+        print(tables_csv.measures(tables), end="")
+    return status
+
+
+def _print(told: Report, layout: str) -> None:
+    if layout == "html":
+        from xpress_bench.publish.html import html
+
+        print(html(told))
+    else:
+        lay_out(told.page, layout)
+
+
+def _write(told: Report, plot: Path, several: bool) -> None:
+    from xpress_bench.publish import folder
+
+    own = told.run.folder
+    out = own / BESIDE if plot == BESIDE else plot / own.resolve().name if several else plot
+    folder.write(out, told)
+    print(f"xpress-bench: wrote {out}/: report.html, report.md, report.tex, plots, tables", file=sys.stderr)
+
+
+def _ended(measured: Run) -> bool:
+    """Whether the run ended by itself and had no failure."""
+    return measured.footer is not None and measured.footer.complete and not measured.footer.errors
+
+
+def show_together(folders: Sequence[Path], layout: str) -> int:
+    """Print one table of all runs. 1 if one of them did not end or had a failure."""
+    from xpress_bench.analyse.streaming import read_reduced
+    from xpress_bench.analyse.summary import summarise
+    from xpress_bench.publish.together import together
+
+    runs = [read_reduced(folder) for folder in folders]
+    lay_out(together([summarise(run, items_of(run.header)) for run in runs]), layout)
+    return 0 if all(map(_ended, runs)) else 1
+
+
+def show_against(folders: Sequence[Path], layout: str, name: str) -> int:
+    """Print each run beside a publication. 1 unless each has figures that could be compared, all of them reproduced."""
+    from xpress_bench.analyse.published import load
+    from xpress_bench.journals import read_run
+    from xpress_bench.publish import against
+
+    publication, status = load(name), 0
     for folder in folders:
         measured = read_run(folder)
-        if system:
-            content = report_as(measured, system)
-        else:
-            items = items_of(measured.header)
-            chosen = field or measured.header.suite.get("report_by")
-            content = page.page(summarise(measured, items), by(measured, items, chosen) if chosen else None)
+        joined = "," in measured.header.settings["suite"]
+        content, reproduced = against.page(measured, publication, items_of(measured.header) if joined else ())
         lay_out(content, layout)
-        if measured.footer is None or not measured.footer.complete or measured.footer.errors:
-            status = 1
+        status = status if reproduced else 1
     return status
 
 
@@ -67,8 +155,8 @@ def explain(words: list[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder or its journal.jsonl")
     parser.add_argument("--format", choices=FORMATS, default="terminal")
     options = parser.parse_args(words)
+    from xpress_bench.journals import read_run
     from xpress_bench.publish import explaining
-    from xpress_bench.records import read_run
 
     measured = read_run(options.run)
     lay_out(explaining.page(measured, items_of(measured.header)), options.format)
@@ -76,11 +164,13 @@ def explain(words: list[str]) -> int:
 
 
 def lay_out(content: Page, layout: str) -> None:
-    """Print a page as `terminal` or `markdown`."""
-    from xpress_bench.publish import markdown, text
+    """Print a page in one of FORMATS."""
+    from xpress_bench.publish import latex, markdown, text
 
     if layout == "markdown":
         print(markdown.markdown(content))
+    elif layout == "latex":
+        print(latex.latex(content), end="")
     else:
         text.show(content)
 
@@ -95,10 +185,10 @@ def compare(words: list[str]) -> int:
     parser.add_argument("--format", choices=FORMATS, default="terminal")
     options = parser.parse_args(words)
     from xpress_bench.analyse import between
+    from xpress_bench.analyse.streaming import read_reduced
     from xpress_bench.publish import comparing
-    from xpress_bench.records import read_run
 
-    runs = [read_run(folder) for folder in options.runs]
+    runs = [read_reduced(folder) for folder in options.runs]
     lay_out(comparing.page(between.compare(runs, options.arms, items_of(runs[0].header))), options.format)
     return 0
 

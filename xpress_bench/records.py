@@ -1,23 +1,26 @@
-"""The journal: what one run writes and everything after it reads.
+"""The journal: what one run writes and everything after it reads (`journals.py` has its lines).
 
-A journal is one append-only JSONL file: a header line, one line per cell and per extra observation (memory, replay),
-a footer with counts. It is strict JSON: no NaN, no Infinity. What is unknown is null and a reason stands beside it.
-It is the only bridge between measuring and analysing: nothing here imports torch.
+A journal is one append-only JSONL file: a header line, one line per cell and per extra observation (memory, replay,
+trace), a footer with counts. It is strict JSON: no NaN, no Infinity. What is unknown is null and a reason stands beside
+it. It is the only bridge between measuring and analysing: nothing here imports torch.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from xpress_bench.errors import UsageError
+import msgspec
+
+from xpress_bench.tally import Tally, counted
 
 SCHEMA = 1
 JOURNAL = "journal.jsonl"  # file name inside a run folder
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**16)]  # tokens of one verify step; no block is longer
 StopReason = Literal["eos", "stop", "length", "context", "short"]
 # "short": the arm ended although neither a stop id nor a limit asked for it; such a cell is flagged, never averaged
 # in silence.
@@ -42,18 +45,26 @@ class Steps:
     with, cut at a stop id or the limit. committed: tokens really added, the target's own token included.
     matched: that leading run before it is cut at a stop id, which some systems count; empty in older journals.
     drafts, refined: the ids offered before and after refinement (refined is empty without a refiner).
+    passes: refinement passes really made, fewer than asked for where they settled early; empty without a refiner.
     Times are seconds per step.
     """
 
-    offered: tuple[int, ...] = ()
-    accepted: tuple[int, ...] = ()
-    committed: tuple[int, ...] = ()
+    offered: tuple[Count, ...] = ()
+    accepted: tuple[Count, ...] = ()
+    committed: tuple[Count, ...] = ()
     drafts: tuple[tuple[int, ...], ...] = ()
     refined: tuple[tuple[int, ...], ...] = ()
     draft_s: tuple[float, ...] = ()
     refine_s: tuple[float, ...] = ()
     verify_s: tuple[float, ...] = ()
-    matched: tuple[int, ...] = ()
+    matched: tuple[Count, ...] = ()
+    passes: tuple[Count, ...] = ()
+
+    @property
+    def tally(self) -> Tally:
+        """The steps as sums. ValueError where a field of counts has not one entry per step."""
+        counts = counted(self.offered, self.accepted, self.committed, self.matched)
+        return counts.timed(self.draft_s, self.refine_s, self.verify_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +90,10 @@ class Cell:
     ids: tuple[int, ...] = ()
     text: str = ""
     stop_reason: StopReason | None = None
-    latency_s: float | None = None
-    ttft_s: float | None = None
-    prefill_s: float | None = None
-    rest_s: float | None = None
+    latency_s: Seconds | None = None
+    ttft_s: Seconds | None = None
+    prefill_s: Seconds | None = None
+    rest_s: Seconds | None = None
     steps: Steps = field(default_factory=Steps)
     error: str | None = None
     turn: int = 1
@@ -119,6 +130,34 @@ class Replay:
     gap: float | None
     tolerance: float | None
     verdict: Literal["tie", "near_tie", "real"]
+    turn: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A request run once more, untimed, with every block watched: what the timed requests do not stop to look at.
+
+    `ids` is its output; the other fields have one entry per verify step, rows one number per token offered.
+    blocks: the tokens after k refinement passes, k from 0, which is the raw draft; that alone where the passes of the
+    arm cannot be set; no row where no draft was made.
+    confidence: the drafter's probability of each token of its raw draft at the sampling temperature, at 1 if greedy; a
+    row is empty where the drafter gave no logits.
+    places: where each token to be verified stands in the law it is said to be drawn from: the mass of all less likely
+    tokens and of a random share of its own, which is uniform on 0..1 if it was (Rosenblatt 1952); a row is empty for a
+    point mass, which claims no law.
+    With `error` set, all of them are empty.
+    """
+
+    prompt: str
+    seed: int
+    arm: str
+    condition: Condition
+    ids: tuple[int, ...] = ()
+    committed: tuple[int, ...] = ()
+    blocks: tuple[tuple[tuple[int, ...], ...], ...] = ()
+    confidence: tuple[tuple[float, ...], ...] = ()
+    places: tuple[tuple[float, ...], ...] = ()
+    error: str | None = None
     turn: int = 1
 
 
@@ -169,7 +208,25 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """A mark: an attempt at a launch starts here, or has ended, or was lost and why.
+
+    What is measured between its marks belongs to the attempt. One that did not end is partial, and resuming the run
+    makes another: the last attempt at a launch counts (`counting`). Where and when stand on the first mark.
+    """
+
+    launch: int
+    event: Literal["started", "ended", "lost"]
+    at_utc: str
+    sitting: int  # 0: the command that began the run; one more each time it was resumed
+    machine: dict[str, Any] = field(default_factory=dict)  # as in the header, with `versions` and `git`
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Footer:
+    """Counts of all cells that count, and the seconds that the command which closed the run took."""
+
     cells: int
     errors: int
     complete: bool
@@ -186,78 +243,10 @@ class Run:
     replays: tuple[Replay, ...]
     footer: Footer | None  # None: the run did not end by itself
     folder: Path
+    traces: tuple[Trace, ...] = ()
+    launches: tuple[Launch, ...] = ()  # marks of the attempts that count; none in older journals
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
     """First index at which two outputs differ, the shorter length if one is a prefix of the other; None if equal."""
     return next((i for i, (a, b) in enumerate(zip_longest(ours, theirs)) if a != b), None)
-
-
-Record = Header | Cell | Memory | Replay | Footer
-_KINDS: dict[str, type[Any]] = {"header": Header, "cell": Cell, "memory": Memory, "replay": Replay, "footer": Footer}
-_NAMES = {kind: name for name, kind in _KINDS.items()}
-
-
-def to_line(record: Record) -> str:
-    """One strict-JSON line, without the newline. Raises ValueError on NaN or Infinity."""
-    body = {"kind": _NAMES[type(record)], **asdict(record)}
-    return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def from_line(line: str) -> Record:
-    """The record of one line. Raises ValueError, KeyError or TypeError on anything else."""
-    body = json.loads(line, parse_constant=_refuse_constant)
-    if not isinstance(body, dict):
-        raise TypeError(f"holds a {type(body).__name__}, not an object")
-    kind = _KINDS[body.pop("kind")]
-    if kind is Header:
-        body["arms"] = tuple(Arm(**arm) for arm in body["arms"])
-        body["conditions"] = tuple(Condition(**condition) for condition in body["conditions"])
-        body["skipped"] = tuple(Skipped(**one) for one in body["skipped"])
-    if "condition" in body:
-        body["condition"] = Condition(**body["condition"])
-    if kind is Cell:
-        body["steps"] = Steps(**{name: _tuples(value) for name, value in body["steps"].items()})
-    return kind(**{name: _tuples(value) if isinstance(value, list) else value for name, value in body.items()})  # type: ignore[no-any-return]
-
-
-def read_run(path: Path) -> Run:
-    """Read a run folder or a journal file. A torn last line is dropped; any other bad line is a UsageError."""
-    file = path / JOURNAL if path.is_dir() else path
-    if not file.is_file():
-        raise UsageError(f"no journal at {file}; give the run folder that `xpress-bench --suite ...` printed")
-    records = list(_records(file))
-    headers = [record for record in records if isinstance(record, Header)]
-    if len(headers) != 1 or records[0] is not headers[0]:
-        raise UsageError(f"{file}: a journal starts with exactly one header, this one has {len(headers)}")
-    if headers[0].schema != SCHEMA:
-        raise UsageError(f"{file}: written in schema {headers[0].schema}, this version reads schema {SCHEMA}")
-    footers = [record for record in records if isinstance(record, Footer)]
-    return Run(
-        header=headers[0],
-        cells=tuple(record for record in records if isinstance(record, Cell)),
-        memory=tuple(record for record in records if isinstance(record, Memory)),
-        replays=tuple(record for record in records if isinstance(record, Replay)),
-        footer=footers[-1] if footers else None,
-        folder=file.parent,
-    )
-
-
-def _records(file: Path) -> Iterator[Record]:
-    lines = file.read_bytes().split(b"\n")
-    torn = lines.pop()  # empty when the file ends with a newline, else a line that was cut while being written
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield from_line(line.decode("utf-8"))
-        except (ValueError, KeyError, TypeError) as error:
-            raise UsageError(f"{file}, line {number}: not a journal record ({error})") from error
-    if torn and not lines:
-        raise UsageError(f"{file}: holds no complete line")
-
-
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
-
-
-def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is not JSON")

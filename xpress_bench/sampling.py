@@ -102,6 +102,8 @@ def stable_seed(*parts: object) -> int:
 
 
 def _gumbel(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
-    dtype = torch.float64 if like.dtype == torch.float64 else torch.float32
-    # Exponential draws are never 0 in torch, so the logarithm is finite.
-    return -torch.empty(shape, dtype=dtype, device=like.device).exponential_(generator=generator).log()
+    # Made from uniform float64 draws: torch's own exponential draws come from another stream on builds with MKL, and
+    # float32 ones would be 0 too often. The draws are below 1, so that only 0 has to be kept from the logarithm.
+    uniform = torch.rand(shape, dtype=torch.float64, device=like.device, generator=generator)
+    noise = -(-torch.log1p(-uniform)).clamp_min(torch.finfo(torch.float64).tiny).log()
+    return noise if like.dtype == torch.float64 else noise.float()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from xpress_bench.records import Condition
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 DTYPES: tuple[Dtype, ...] = ("float64", "float32", "bfloat16", "float16")
 VERIFIERS = ("greedy", "coupled", "rejection")
+SAMPLED = (1e-4, 1e4)  # temperatures: below, logits / T are so large that rounding hides the noise; above, all is noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,15 @@ class Settings:
     dtype: Dtype
     threads: int | None  # torch threads; None: one per core
     warmup: int  # untimed requests per arm before the first measured one
+    deadline_s: int  # for one request; beyond it the request has failed. A failed request is not tried again
     memory: bool  # measure peak memory, one fresh process per arm
+    trace: int  # prompts that are run once more, untimed, with every block watched; 0: none
     profile: str
     out: str
+    protocol: str | None = None  # the publication that set all of this, but for what was overridden
 
     def __post_init__(self) -> None:
-        _at_least(1, repeats=self.repeats, launches=self.launches, warmup=self.warmup)
+        _at_least(1, repeats=self.repeats, launches=self.launches, warmup=self.warmup, deadline_s=self.deadline_s)
         for name in ("limit", "turns", "max_new_tokens", "threads"):
             if getattr(self, name) is not None:
                 _at_least(1, **{name: getattr(self, name)})
@@ -90,12 +95,14 @@ class Settings:
             _at_least(2, block_size=self.block_size)
         if self.refiner.passes is not None:
             _at_least(0, **{"refiner.passes": self.refiner.passes})
+        _at_least(0, trace=self.trace)
         _at_least(1, **{"drafter.denoising_steps": self.drafter.denoising_steps})
         _distinct("seeds", self.seeds)
         _distinct("temperatures", self.temperatures)
         _distinct("verifiers", self.verifiers)
-        if any(not 0 <= temperature < float("inf") for temperature in self.temperatures):
-            raise UsageError(f"temperatures {list(self.temperatures)}: each is a finite number of at least 0")
+        least, most = SAMPLED
+        if any(temperature and not least <= temperature <= most for temperature in self.temperatures):
+            raise UsageError(f"temperatures {list(self.temperatures)}: each is 0, or from {least:g} to {most:g}")
         for verifier in self.verifiers:
             if verifier not in VERIFIERS:
                 raise UsageError(f"verifiers {list(self.verifiers)}: {verifier!r} is none of {', '.join(VERIFIERS)}")
@@ -134,6 +141,15 @@ class Settings:
         """Hash of everything that can change a result; the output folder can not."""
         body = {name: value for name, value in asdict(self).items() if name != "out"}
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values by dotted key; an empty table stands for itself."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = isinstance(value, Mapping) and value
+        found |= flat(value, f"{prefix}{name}.") if inner else {f"{prefix}{name}": value}
+    return found
 
 
 def _at_least(least: int, **values: int) -> None:

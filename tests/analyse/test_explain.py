@@ -7,10 +7,13 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from runs import COUPLED, GREEDY, REJECTION, Item, cell, exact_study, failed, grid, run, steps, study
+from scipy import stats
 
 from xpress_bench import cli
-from xpress_bench.analyse.explain import NO_MODEL, RULES, again, explain
-from xpress_bench.records import Replay
+from xpress_bench.analyse.evidence import again
+from xpress_bench.analyse.explain import RULES, explain
+from xpress_bench.analyse.slow import NO_MODEL
+from xpress_bench.records import Replay, Trace
 from xpress_bench.suites import GROUPED_BY
 
 ARGV = ("--suite", "qa", "--refiner", "xpress", "refiner.passes=4", "limit=28")
@@ -112,6 +115,12 @@ def test_an_arm_that_differs_when_sampling_only():
     assert found.command.endswith(" 'temperatures=[0.7]' dtype=float64")
 
 
+def test_an_arm_that_differs_where_only_sampling_was_run():
+    sampled = [replace(c, condition=COUPLED, ids=(1, 7, 3) if c.arm == "refine" else c.ids) for c in exact_study()]
+    (found,) = only(sampled, "differs")
+    assert found.what.endswith("refinement, perhaps too many passes, changes it, if not other sampling settings")
+
+
 @pytest.mark.parametrize(("says", "what"), [("no", "may not have the law"), ("yes", "ids prove nothing")])
 def test_under_rejection_the_score_speaks_and_coupled_is_tried(says, what):
     cells = [replace(c, condition=REJECTION, text=says if c.arm == "draft" else "yes")
@@ -145,6 +154,63 @@ def test_a_refiner_that_costs_more_than_it_gains():
     assert "refiner.passes=2" in found.command
     within = refined(*MENDED, **TIMES, refine_s=(0.059, 0.059))
     assert explain(planted([replace(c, latency_s=0.718) if c.arm == "refine" else c for c in within])) == []
+
+
+# 3 drafts a step, of which passes 1 and 2 mend one each and passes 3 and 4 none: accepted 1, 2, 3, 3, 3.
+MENDING = ((11, 9, 9), (11, 12, 9), (11, 12, 13), (11, 12, 13), (11, 12, 13))
+
+
+def watched(cells, blocks=MENDING, **changes):
+    """The findings of cells of a refine arm of 4 passes and of a trace of one step on each prompt."""
+    traces = [Trace(f"p{p}", 0, "refine", GREEDY, tuple(range(10, 15)), (4,), (blocks,), ((),), ((),), **changes)
+              for p in range(8)]  # fmt: skip
+    return explain(replace(planted(cells), traces=tuple(traces)))
+
+
+def test_passes_that_gain_less_than_they_cost():
+    times = {"draft_s": (0.1,), "verify_s": (0.2,), "refine_s": (0.1,)}
+    cells = refined(MENDING[:1], MENDING[-1:], (3,), (4,), **times)
+    (found,) = watched(cells)
+    assert (found.level, found.rule) == (3, "idle_passes")
+    assert found.what == "refine: passes 3 and 4 gain less than they cost"
+    # After pass 2 a step gives 4 tokens in 0.35 s; 0.05 s more is worth 4 x 0.05 / 0.35 of a token.
+    assert found.evidence == ("together they gain 0.00 [0.00, 0.00] tokens per step; 0.57 pay for 50.0 ms a step",)
+    assert found.command == "xpress-bench --suite qa --refiner xpress limit=28 refiner.passes=2"
+
+
+def test_every_pass_pays_where_it_is_cheap():
+    growing = ((9, 9, 9, 9), (11, 9, 9, 9), (11, 12, 9, 9), (11, 12, 13, 9), (11, 12, 13, 14))
+    times = {"draft_s": (0.1,), "verify_s": (0.2,), "refine_s": (0.1,)}
+    cells = refined(growing[:1], growing[-1:], (4,), (5,), **times)
+    traces = [Trace(f"p{p}", 0, "refine", GREEDY, tuple(range(10, 16)), (5,), (growing,), ((),), ((),))
+              for p in range(8)]  # fmt: skip
+    assert explain(replace(planted(cells), traces=tuple(traces))) == []
+
+
+def test_what_refinement_costs_is_cut_to_the_fastest_number_of_passes():
+    # Passes of 0.3 s each beside 0.3 s: 2, 3 and 4 tokens in 0.3, 0.6 and 0.9 s; none is fastest.
+    times = {"draft_s": (0.1,), "verify_s": (0.2,), "refine_s": (1.2,)}
+    (found,) = watched(refined(MENDING[:1], MENDING[-1:], (3,), (4,), **times))
+    assert found.rule == "refine_costs"
+    assert found.command.endswith(" refiner.name=none")
+
+
+def test_drafts_that_are_not_drawn_from_their_law():
+    cells = [replace(c, condition=REJECTION, text="yes") for c in study() if c.arm != "refine"]
+    rng = np.random.default_rng(2)
+
+    def found(place):
+        traces = [Trace(f"p{p}", 0, "draft", REJECTION, (1,), (1,) * 9, places=tuple((place(),) for _ in range(9)))
+                  for p in range(32)]  # fmt: skip
+        return explain(replace(planted(cells, suite={"parity_margin": 0.2}), traces=tuple(traces)),
+                       [Item(f"p{i}", ("yes",)) for i in range(32)])  # fmt: skip
+
+    assert found(lambda: float(rng.uniform())) == []
+    (one,) = found(lambda: float(rng.uniform(0.3, 1)))
+    assert (one.level, one.rule) == (2, "draft_law")
+    assert one.what.startswith("draft: draft law refuted")
+    assert one.evidence[0].startswith("288 traced tokens stand at 0.6")
+    assert one.command.endswith(" 'verifiers=[coupled]'")
 
 
 def timed(arms, accepted=(2, 1), offered=4, **times):
@@ -203,13 +269,27 @@ def test_what_is_tried_for_a_slow_arm_follows_the_largest_stage():
 def test_too_few_prompts():
     speeds = (0.8, 1.3, 1.1, 0.95)
     cells = grid(lambda arm, p: 1 / speeds[p] if arm == "draft" else 1.0, prompts=4, arms=("direct", "draft"))
-    (found,) = only(cells, "few_prompts", suite={"items": 10})
-    logs = np.log(speeds)
-    half = 3.182446305 * logs.std(ddof=1) / 2  # t of three degrees of freedom
+    (found,) = only(cells, "few_prompts", suite={"items": 2000})
+    sd, effect = np.log(speeds).std(ddof=1), np.log(speeds).mean()
     assert found.level == 4
-    assert found.evidence[1] == f"so many tell changes of {math.expm1(half):.1%} and more from none"
-    assert found.command.endswith(" limit=10")
-    assert only(cells, "few_prompts")[0].command.endswith(" launches=3")  # the suite has no more
+    # The normal formula and one or two prompts more for the t test; 4 prompts see what the noncentral t says.
+    size = math.ceil(((1.959964 + 0.841621) * sd / effect) ** 2)
+    enough = int(found.evidence[2].split()[-2])
+    assert size <= enough <= size + 2
+    assert found.evidence[2] == f"one of {math.expm1(effect):.1%} takes {enough} prompts"
+    assert found.command.endswith(f" limit={enough}")
+    seen = math.log1p(float(found.evidence[1].split()[6].strip("%")) / 100)
+    bar, shift = 3.182446, seen / sd * 2  # t of three degrees of freedom
+    assert stats.nct.sf(bar, 3, shift) == pytest.approx(0.8, abs=1e-3)
+    (found,) = only(cells, "few_prompts", suite={"items": 10})
+    assert found.command.endswith(" limit=10")  # the suite has no more
+    assert only(cells, "few_prompts")[0].command.endswith(" launches=3")
+
+
+def test_one_prompt_says_nothing_of_the_spread():
+    (found,) = only(grid(lambda arm, p: 1.0, prompts=1, arms=("direct", "draft")), "few_prompts", suite={"items": 9})
+    assert len(found.evidence) == 1
+    assert found.command.endswith(" limit=9")
 
 
 def test_an_unsteady_machine():

@@ -131,9 +131,9 @@ def test_steps_without_an_offer_have_no_rate():
 
 def test_chunks_are_without_the_stop_id_and_never_empty():
     trace = steps([2, 0], committed=[3, 1])
-    assert chunks(cell("draft", ids=(1, 2, 3, 4, 5), stop_reason="eos", steps=trace)) == [1, 3]
-    assert chunks(cell("draft", ids=(1, 2, 3, 4, 5), stop_reason="length", steps=trace)) == [1, 3, 1]
-    assert chunks(cell("draft", ids=(9,), stop_reason="eos")) == []
+    assert chunks(cell("draft", ids=(1, 2, 3, 4, 5), stop_reason="eos", steps=trace)) == {1: 1, 3: 1}
+    assert chunks(cell("draft", ids=(1, 2, 3, 4, 5), stop_reason="length", steps=trace)) == {1: 2, 3: 1}
+    assert chunks(cell("draft", ids=(9,), stop_reason="eos")) == {}
     assert metrics([cell("draft", ids=(9,))])["chunk_mean_specdec_bench_step"] == Unknown(
         "nothing but a stop id was output"
     )

@@ -76,7 +76,7 @@ def test_failed_and_short_cells_are_kept_apart():
     assert [c.arm for c in selection.failed] == ["draft"]
     assert [c.arm for c in selection.short] == ["refine"]
     assert selection.of("draft") == []
-    assert len(selection.every("draft")) == 1
+    assert len(selection.keyed("draft")) == 1
 
 
 def test_arms_must_have_seen_the_same_tokens():

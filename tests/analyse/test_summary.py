@@ -6,7 +6,8 @@ from runs import COUPLED, GREEDY, REJECTION, Item, cell, failed, grid, run, step
 from xpress_bench.analyse.intervals import Unknown
 from xpress_bench.analyse.summary import by, summarise
 from xpress_bench.errors import UsageError
-from xpress_bench.records import Memory, read_run, to_line
+from xpress_bench.journals import read_run, to_line
+from xpress_bench.records import Memory
 
 
 def arm(summary, name, at=0):

@@ -14,12 +14,14 @@ import rig
 import torch
 
 from xpress_bench import cli, reading
+from xpress_bench.analyse.summary import summarise
 from xpress_bench.drafters.toy import ScriptedDrafter
 from xpress_bench.errors import RunError, UsageError
+from xpress_bench.journals import read_run
 from xpress_bench.measure import provenance, ready, runner
 from xpress_bench.measure.requests import Requests
 from xpress_bench.parts import Parts
-from xpress_bench.records import Cell, Run, read_run
+from xpress_bench.records import Cell, Run
 from xpress_bench.settings import Settings, TargetSettings
 
 PROMPTS = ("ab", "abcdef", "abcd")
@@ -204,6 +206,37 @@ def test_a_failing_arm_is_counted_and_the_others_go_on(tmp_path: Path, load: Cal
     assert cli.main(["report", str(run.folder)]) == 1
 
 
+@pytest.mark.parametrize("failing", [("draft",), ("direct", "draft", "refine")])
+def test_c37_arms_that_run_out_of_memory_halfway_never_pass_for_done(
+    tmp_path: Path, load: Callable[[Parts], Parts], capsys: pytest.CaptureFixture[str], failing: tuple[str, ...]
+) -> None:
+    """After 5 of 10 prompts. The others have full results; the exit status says so, and so does the report."""
+
+    class Full(Requests):
+        def _timed(self, slot: Any, prompt: Any) -> Any:
+            if slot.arm in failing and len(prompt.ids) > 5:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return super()._timed(slot, prompt)
+
+    prompts = ["a" * length for length in range(1, 11)]
+    load(rig.parts())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ready, "Requests", Full)
+        run = ran(tmp_path, *prompts)
+    assert run.footer is not None
+    assert (run.footer.errors, run.footer.complete) == (5 * len(failing), True)
+    for arm in ("direct", "draft", "refine"):
+        errors = [cell.error for cell in run.cells if cell.arm == arm]
+        assert errors.count("oom: OutOfMemoryError: CUDA out of memory") == (5 if arm in failing else 0)
+        assert len(errors) == 10
+    (of,) = summarise(run).conditions
+    assert of.usable == 30 - 5 * len(failing)
+    assert not any(of.levels(one).runs for one in of.arms)
+    assert cli.main(["report", str(run.folder), "--format", "markdown"]) == 1
+    shown = capsys.readouterr().out
+    assert all(f"5 requests of {arm}, not averaged: oom: OutOfMemoryError" in shown for arm in failing)
+
+
 def test_an_arm_that_says_something_else_is_judged(tmp_path: Path, load: Callable[[Parts], Parts]) -> None:
     class Fickle(rig.Counting):
         def row(self, prefix: list[int]) -> torch.Tensor:
@@ -220,9 +253,10 @@ def test_an_arm_that_says_something_else_is_judged(tmp_path: Path, load: Callabl
 @pytest.mark.parametrize(
     ("status", "told", "error", "expected"),
     [
-        (2, "noise\nno drafter called 'x'\n", UsageError, "^no drafter called 'x'$"),
-        (1, "the disk is full\n", RunError, "the disk is full; what was measured is in"),
-        (-9, "", RunError, "launch 1 ended with status -9"),
+        (102, "noise\nno drafter called 'x'\n", UsageError, "^no drafter called 'x'$"),
+        (101, "the disk is full\n", RunError, "the disk is full; what was measured is in"),
+        (-9, "", RunError, "launch 1 was lost before anything was measured: it ended with status -9"),
+        (70, "noise\noom: MemoryError: \n", RunError, "it ended with status 70, oom: MemoryError:"),
     ],
 )
 def test_a_launch_of_its_own_fails_in_one_line(

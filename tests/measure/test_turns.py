@@ -11,8 +11,12 @@ import pytest
 import rig
 
 from xpress_bench.analyse.summary import summarise
+from xpress_bench.journals import read_run
 from xpress_bench.measure import ready, runner
-from xpress_bench.records import Run, read_run
+from xpress_bench.measure.interrupts import Interrupts
+from xpress_bench.measure.journal import SETTINGS
+from xpress_bench.records import Run
+from xpress_bench.settings import Settings
 
 BUDGET = 2
 TALK = {"id": "talk", "prompt": "a", "turns": ["a", "b", "c"], "references": ["98 99"], "answer_type": "exact"}
@@ -81,7 +85,7 @@ def test_c41_a_turn_that_does_not_fit_ends_its_conversation_and_is_named(
 def test_later_launches_go_on_with_the_answers_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ran(tmp_path, monkeypatch)
     (run.folder / "turns.json").write_text(json.dumps({"talk": ["x", "yz"]}))
-    settings = runner.Settings.from_json((run.folder / runner.SETTINGS).read_text())
-    runner.launch(settings, run.folder, 1, [], lambda done, total, what: None)
+    settings = Settings.from_json((run.folder / SETTINGS).read_text())
+    runner.launch(runner.Sitting(settings, run.folder, [], lambda done, total, what: None, Interrupts(), 0), 1)
     again = read_run(run.folder)
     assert {cell.prompt_tokens for cell in again.cells if cell.launch == 1 and cell.turn == 2} == {len("a\n\nx\n\nb")}

@@ -92,3 +92,11 @@ def test_a_list_of_names_with_a_hole_or_a_twin_is_refused(name: str) -> None:
 def test_a_wrong_name_in_a_list_is_named() -> None:
     with pytest.raises(UsageError, match="no suite called 'shrt'; did you mean short"):
         load_suite("qa,shrt")
+
+
+def test_the_name_of_several_files_is_no_path(tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"prompt": name}))
+    assert (
+        load_suite(f"{tmp_path}/x.jsonl,{tmp_path}/../{tmp_path.name}/y.jsonl").name == "x,y"
+    )  # it names a run's folder

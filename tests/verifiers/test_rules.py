@@ -94,6 +94,7 @@ def test_a_drafter_that_declares_another_law_than_it_draws_from_is_biased() -> N
         ([0.5, 0.5, 0.0], [0.5, 0.5, 0.0], 2),  # neither does
         ([0.5, 0.5, 0.0], [0.0, 1.0, 0.0], 0),  # the draft's own law never does
         ([0.5, 0.5, 0.0], [0.0, 0.5, 0.5], 7),  # outside the vocabulary
+        ([0.5, 0.5, 0.0], [0.0, 0.5, 0.5], -1),
     ],
 )
 def test_impossible_drafts_are_refused_and_the_next_token_is_possible(
@@ -108,6 +109,30 @@ def test_impossible_drafts_are_refused_and_the_next_token_is_possible(
         )
         assert verdict.accepted.item() == 0
         assert verdict.next_token.item() in (0, 1)
+
+
+@pytest.mark.parametrize("how", [("greedy", 0.0), ("coupled", 1.0), ("rejection", 1.0)], ids=lambda how: how[0])
+@pytest.mark.parametrize("spoilt", ["target", "draft", "both"])
+def test_a_law_that_is_not_finite_gives_ids_of_the_vocabulary(how: tuple[str, float], spoilt: str) -> None:
+    """They mean nothing, and the request is told as failed; but no later forward may be asked for an id beyond it."""
+    nan, p = torch.full((1, 3, 4), float("nan")), torch.zeros(1, 3, 4)
+    logits, own = nan if spoilt != "draft" else p, nan[:, 1:] if spoilt != "target" else p[:, 1:]
+    rule = rejection if how[0] == "rejection" else match
+    draft = Draft(torch.tensor([[1, 2]]), own, point_mass=False)
+    verdict = rule(draft, logits, 5, tiny.sampling(how[1], how[0]))
+    assert verdict.accepted.item() in range(3)
+    assert verdict.next_token.item() in range(4)
+
+
+def test_c27_a_padding_row_of_the_target_is_an_id_like_any_other() -> None:
+    """`generate` may pick one as well; a drafter of the tokenizer's width cannot offer it."""
+    logits = torch.tensor([[[0.0, 0.0, 0.0, 9.0], [0.0, 9.0, 0.0, 0.0]]])
+    offered = match(Draft(torch.tensor([[3]])), logits, 5, tiny.sampling())
+    assert (offered.accepted.item(), offered.next_token.item()) == (1, 1)
+    narrow = Draft(torch.tensor([[2]]), torch.zeros(1, 1, 3), point_mass=False)
+    padded = torch.tensor([[[-torch.inf] * 3 + [0.0], [0.0] * 4]])
+    refused = rejection(narrow, padded, 5, tiny.sampling(1.0, "rejection"))
+    assert (refused.accepted.item(), refused.next_token.item()) == (0, 3)
 
 
 def test_equal_laws_are_always_accepted() -> None:

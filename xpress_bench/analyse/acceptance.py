@@ -11,17 +11,19 @@ some do, would leave short answers with no step at all.)
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from xpress_bench.analyse.groups import numbered
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown, clustered_ratio_interval, mean_interval
-from xpress_bench.records import Cell, Steps
+from xpress_bench.analyse.reduce import Cells
+from xpress_bench.records import Cell
 
 Counts = NDArray[np.int64]  # one entry per prompt
+SUMS = ("steps", "offered", "accepted", "committed")  # of a tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +49,10 @@ class Acceptance:
 
 def acceptance(cells: Iterable[Cell]) -> Acceptance:
     """Acceptance of one arm under one condition; how its cells are grouped within a prompt changes nothing."""
-    by_prompt: defaultdict[str, list[Steps]] = defaultdict(list)
-    for cell in cells:
-        if cell.steps.committed:
-            by_prompt[cell.prompt].append(cell.steps)
-    prompts = list(by_prompt.values())
-    steps = _per_prompt(prompts, lambda one: len(one.committed))
-    offered = _per_prompt(prompts, lambda one: sum(one.offered))
-    accepted = _per_prompt(prompts, lambda one: sum(one.accepted))
-    committed = _per_prompt(prompts, lambda one: sum(one.committed))
+    cells = Cells.of(cells)
+    sums = np.array([cells.per_prompt(cells.tallied(name)) for name in SUMS], dtype=np.int64)
+    stepped = sums[0] > 0
+    steps, offered, accepted, committed = sums[:, stepped]
     return Acceptance(
         steps=int(steps.sum()),
         tokens_per_step_committed_step=_pooled(committed, steps),
@@ -66,12 +63,8 @@ def acceptance(cells: Iterable[Cell]) -> Acceptance:
         accepted_drafts_per_step_prompt=_mean_of_prompts(accepted, steps),
         draft_accept_rate_step=at_most_one(_pooled(accepted, offered)),
         draft_accept_rate_prompt=at_most_one(_mean_of_prompts(accepted, offered)),
-        accept_marginal_step=_marginal(prompts, steps),
+        accept_marginal_step=_marginal(_reached(cells)[:, stepped], steps),
     )
-
-
-def _per_prompt(prompts: list[list[Steps]], count: Callable[[Steps], int]) -> Counts:
-    return np.array([sum(map(count, group)) for group in prompts], dtype=np.int64)
 
 
 def _pooled(numerators: Counts, denominators: Counts) -> Measure:
@@ -91,12 +84,21 @@ def _nothing(denominators: Counts) -> str:
     return "no draft token was offered" if len(denominators) else "no verify step was taken"
 
 
-def _marginal(prompts: list[list[Steps]], steps: Counts) -> tuple[Measure, ...]:
-    longest = max((max(one.offered, default=0) for group in prompts for one in group), default=0)
-    reached = np.zeros((longest, len(prompts)), dtype=np.int64)  # [position, prompt]: steps that accepted so many
-    for column, group in enumerate(prompts):
-        counts = np.bincount([a for one in group for a in one.accepted], minlength=longest + 1)
-        reached[:, column] = counts[::-1].cumsum()[::-1][1 : longest + 1]
+def _reached(cells: Cells) -> Counts:
+    """[n - 1, prompt]: steps that accepted at least n drafts, n from 1 to the longest offer."""
+    prompt_of, prompts = cells.prompts
+    rounds_of, rounds = numbered(tally.rounds for tally in cells.tallies)  # of few kinds, for repeats take equal steps
+    pairs, counts = np.unique(prompt_of * len(rounds) + rounds_of, return_counts=True)
+    longest = max((offered for one in rounds for (offered, *_), _ in one), default=0)
+    found = np.zeros((longest + 1, len(prompts)), dtype=np.int64)
+    for pair, requests in zip(pairs.tolist(), counts.tolist(), strict=True):
+        prompt, kind = divmod(pair, len(rounds))
+        for (_, accepted, *_), steps in rounds[kind]:
+            found[min(accepted, longest), prompt] += steps * requests
+    return found[::-1].cumsum(axis=0)[::-1][1:]
+
+
+def _marginal(reached: Counts, steps: Counts) -> tuple[Measure, ...]:
     return tuple(at_most_one(_pooled(row, steps)) for row in reached)
 
 

@@ -32,8 +32,9 @@ from xpress_bench.analyse.headers import (
 )
 from xpress_bench.analyse.intervals import Unknown
 from xpress_bench.analyse.matching import Side
-from xpress_bench.analyse.reduce import Selection, select
+from xpress_bench.analyse.reduce import Cells, Selection, select
 from xpress_bench.analyse.score import Scorable
+from xpress_bench.analyse.streaming import no_collector
 from xpress_bench.analyse.summary import DIRECT
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Header, Memory, Run
@@ -111,6 +112,7 @@ def arms(run: Run, base: str, arm: str, items: Sequence[Scorable] = ()) -> Betwe
     return Between((run,), tuple(found), between_arms(ours, theirs), (), weakened, same_machine=True)
 
 
+@no_collector()
 def compare(runs: Sequence[Run], names: Sequence[str], items: Sequence[Scorable] = ()) -> Between:
     """What `compare` was asked for: two runs, of some arms if any are named, or one run and two of its arms."""
     if len(runs) == 2:
@@ -147,7 +149,7 @@ def _of_seeds(side: Selection, seeds: set[int]) -> Selection:
     usable, failed, short = (
         tuple(cell for cell in cells if cell.seed in seeds) for cells in (side.usable, side.failed, side.short)
     )
-    return Selection(side.condition, usable, failed, short)
+    return Selection(side.condition, Cells(usable), failed, short)
 
 
 def _weakened(a: Run, b: Run) -> Iterator[str]:

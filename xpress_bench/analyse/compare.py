@@ -18,7 +18,7 @@ from xpress_bench.analyse.intervals import (
     paired_p_value,
     ratio_interval,
 )
-from xpress_bench.analyse.reduce import Selection, pair
+from xpress_bench.analyse.reduce import Paired, Selection, pair_units, unit_latencies
 
 FAMILY = (("refine", "direct"), ("refine", "draft"))  # declared before measuring; every other pair is exploratory
 NOISE_BAND = 0.01  # a smaller change of speed makes no practical difference, whatever its p (criterion's band)
@@ -61,13 +61,13 @@ class SpeedUp:
 
 def speed_ups(selection: Selection, arms: Sequence[str]) -> tuple[SpeedUp, ...]:
     """Every later arm against every earlier one, p-values adjusted."""
+    units_s = {arm: unit_latencies(selection.of(arm)) for arm in arms}
     pairs = [(arm, base) for at, arm in enumerate(arms) for base in arms[:at]]
-    found = [_speed_up(selection, arm, base) for arm, base in pairs]
+    found = [_speed_up(arm, base, pair_units(units_s[base], units_s[arm])) for arm, base in pairs]
     return tuple(_adjusted(found))
 
 
-def _speed_up(selection: Selection, arm: str, base: str) -> SpeedUp:
-    paired = pair(selection.of(base), selection.of(arm))
+def _speed_up(arm: str, base: str, paired: Paired) -> SpeedUp:
     log_ratios = paired.log_ratios()
     return SpeedUp(
         arm,

@@ -38,6 +38,7 @@ from xpress_bench.analyse.reduce import (
 from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
 from xpress_bench.analyse.similarity import Likeness, likeness
 from xpress_bench.records import Cell, Condition, Memory, first_difference
+from xpress_bench.tally import Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,8 @@ def contrast(
     matched = match(base, arm, pool_launches=within is None)
     sides = flat(matched.base), flat(matched.arm)
     faster, total, logs = _speed(matched, untimed)
-    steps, ratio = _counted(
-        *sides, lambda c: (sum(c.steps.committed), len(c.steps.committed)), "no verify step was taken"
-    )
-    rate, _ = _counted(*sides, lambda c: (sum(c.steps.accepted), sum(c.steps.offered)), "no draft token was offered")
+    steps, ratio = _counted(*sides, lambda tally: (tally.committed, tally.steps), "no verify step was taken")
+    rate, _ = _counted(*sides, lambda tally: (tally.accepted, tally.offered), "no draft token was offered")
     scored, score_sd = _scores(*sides, items, scorers)
     medians = [median_interval(list(prompt_latencies(cells).values())) for cells in sides]
     return Comparison(
@@ -131,14 +130,22 @@ def _speed(matched: Matched, untimed: Unknown | None) -> tuple[Measure, Measure,
     """How many times faster by prompt, by total time, and the log ratio of each prompt."""
     if untimed:
         return untimed, untimed, []
-    launches = [{unit: unit_latencies(cells) for unit, cells in side.items()} for side in (matched.base, matched.arm)]
-    timed = [unit for unit in matched.base if launches[0][unit] and launches[1][unit]]
-    latencies_s = [{unit: list(side[unit].values()) for unit in timed} for side in launches]
+    launches = [_launches(side) for side in (matched.base, matched.arm)]
+    timed = [unit for unit in matched.base if unit in launches[0] and unit in launches[1]]
+    latencies_s = [{unit: side[unit] for unit in timed} for side in launches]
     logs = [{unit: fmean(map(math.log, values)) for unit, values in side.items()} for side in latencies_s]
     means_s = [{unit: fmean(values) for unit, values in side.items()} for side in latencies_s]
     ratios = list(per_prompt({unit: logs[0][unit] - logs[1][unit] for unit in timed}).values())
     base_s, arm_s = ([sum(requests) for requests in group_by_prompt(side).values()] for side in means_s)
     return ratio_interval(ratios), clustered_ratio_interval(base_s, arm_s), ratios
+
+
+def _launches(side: Mapping[Unit, list[Cell]]) -> Mapping[Unit, list[float]]:
+    """Seconds of each key, one value per launch, of all that was timed."""
+    found: defaultdict[Unit, list[float]] = defaultdict(list)
+    for unit, latency_s in unit_latencies(flat(side)).items():
+        found[unit if unit in side else (0, *unit[1:])].append(latency_s)  # the keys of pooled launches begin with 0
+    return found
 
 
 def _over_direct(
@@ -157,14 +164,14 @@ def _over_direct(
 
 
 def _counted(
-    base: Sequence[Cell], arm: Sequence[Cell], count: Callable[[Cell], tuple[int, int]], nothing: str
+    base: Sequence[Cell], arm: Sequence[Cell], count: Callable[[Tally], tuple[int, int]], nothing: str
 ) -> tuple[Contrast, Measure]:
     """A ratio of counts on both sides, their difference and their quotient by pseudo-values (statistics C.3)."""
-    tallies = [_tally(cells, count) for cells in (base, arm)]
-    prompts = [prompt for prompt in tallies[0] if tallies[0][prompt][1] and tallies[1].get(prompt, (0, 0))[1]]
+    sums = [_sums(cells, count) for cells in (base, arm)]
+    prompts = [prompt for prompt in sums[0] if sums[0][prompt][1] and sums[1].get(prompt, (0, 0))[1]]
     if not prompts:
         return Contrast(*[Unknown(nothing)] * 3), Unknown(nothing)
-    counts = [np.array([side[prompt] for prompt in prompts], dtype=np.float64).T for side in tallies]
+    counts = [np.array([side[prompt] for prompt in prompts], dtype=np.float64).T for side in sums]
     pooled = [float(k.sum() / n.sum()) for k, n in counts]
     errors = [(k - ratio * n) / n.mean() for (k, n), ratio in zip(counts, pooled, strict=True)]
     differences = pooled[1] - pooled[0] + errors[1] - errors[0]
@@ -177,10 +184,10 @@ def _counted(
     return Contrast(ours, theirs, difference), ratio_interval((logs[1] - logs[0]).tolist())
 
 
-def _tally(cells: Sequence[Cell], count: Callable[[Cell], tuple[int, int]]) -> dict[str, tuple[int, int]]:
+def _sums(cells: Sequence[Cell], count: Callable[[Tally], tuple[int, int]]) -> dict[str, tuple[int, int]]:
     sums: dict[str, tuple[int, int]] = {}
     for cell in cells:
-        (k, n), (more_k, more_n) = sums.get(cell.prompt, (0, 0)), count(cell)
+        (k, n), (more_k, more_n) = sums.get(cell.prompt, (0, 0)), count(cell.steps.tally)
         sums[cell.prompt] = k + more_k, n + more_n
     return sums
 

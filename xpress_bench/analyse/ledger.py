@@ -1,4 +1,4 @@
-"""What refinement did to each draft token, what that gained, where blocks break, and how long a draft pays.
+"""What refinement did to each draft token, what that gained, and where blocks break.
 
 Draft slots count from 1, as slot 0 is the anchor's. Step t starts after the prompt's token and all that earlier steps
 committed, so slot k of its draft stands against one id of the output. Two judgements follow, and they differ:
@@ -16,21 +16,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from xpress_bench.analyse.acceptance import acceptance
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown, clustered_ratio_interval, mean_interval
-from xpress_bench.analyse.stages import stages
 from xpress_bench.records import Arm, Cell
 
-STAGES = ("draft", "refine", "verify", "rest", "prefill")
 KINDS = ("kept_right", "repaired", "broken", "changed", "kept_wrong", "unjudged", "extended", "cut")
 _ROW = {kind: row for row, kind in enumerate(KINDS)}
-NO_PASSES = Unknown("the journal holds the block before and after refinement, not after each pass")
-NO_CONFIDENCE = Unknown("the journal holds no confidence of the drafter or the refiner for a slot")
 Counts = NDArray[np.int64]  # [len(KINDS), slots]
 
 
@@ -60,16 +54,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """gain: accepted drafts per step less those the raw drafts would have had. gain_per_ms: the same per refiner ms.
-
-    passes, confidence: which passes mattered and how well confidence is calibrated; no journal of this schema says.
-    """
+    """gain: accepted drafts per step less those the raw drafts would have had. gain_per_ms: the same per refiner ms."""
 
     slots: tuple[Slot, ...]
     gain: Measure
     gain_per_ms: Measure
-    passes: Measure = NO_PASSES
-    confidence: Measure = NO_CONFIDENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +71,6 @@ class Truncation:
     whole: int
     stopped: int
     empty: int
-
-
-@dataclass(frozen=True, slots=True)
-class Knee:
-    """Where the speed that the cost model predicts is highest: `drafts` offered, `gain` times today's speed.
-
-    A last slot pays from an acceptance of `break_even` on; `last` is what it has.
-    """
-
-    drafts: int
-    gain: float
-    break_even: float
-    last: Measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +97,8 @@ def ledger(arm: Arm, cells: Sequence[Cell]) -> Ledger | Unknown:
     if isinstance(tallies, Unknown):
         return tallies
     gains, steps = [one.gain for one in tallies.values()], [one.steps for one in tallies.values()]
-    per_ms = _signed_ratio(gains, [one.refine_s * 1e3 for one in tallies.values()])  # nothing was timed: Unknown
-    return Ledger(_slots(list(tallies.values())), _signed_ratio(gains, steps), per_ms)
+    per_ms = signed_ratio(gains, [one.refine_s * 1e3 for one in tallies.values()])  # nothing was timed: Unknown
+    return Ledger(_slots(list(tallies.values())), signed_ratio(gains, steps), per_ms)
 
 
 def right_by_slot(cells: Sequence[Cell]) -> tuple[Measure, ...] | Unknown:
@@ -152,40 +128,6 @@ def truncation(cells: Sequence[Cell]) -> Truncation | Unknown:
     return Truncation(tuple(broke), whole, stopped, empty)
 
 
-def knee(cells: Sequence[Cell], direct: Sequence[Cell]) -> Knee | Unknown:
-    """The best number of drafts at the acceptance and the stage times of one arm.
-
-    Cost model: verifying takes direct generation's time for one token and grows linearly to the measured time for the
-    drafts offered; drafting, refining and the rest cost the same for every block size.
-    """
-    split, marginal = stages(cells), acceptance(cells).accept_marginal_step
-    decode_s = sum((cell.latency_s or 0.0) - (cell.prefill_s or 0.0) for cell in direct)
-    tokens = sum(max(len(cell.ids) - 1, 0) for cell in direct)  # the first comes with the prompt
-    if isinstance(split, Unknown) or not split.step_s or not tokens or not marginal:
-        return Unknown("verify steps or direct generation were not timed")
-    offered = sum(sum(cell.steps.offered) for cell in cells) / sum(len(cell.steps.offered) for cell in cells)
-    slot_s = max(split.verify_s - decode_s / tokens, 0.0) / offered
-    fixed_s = split.step_s + split.rest_s - slot_s * offered
-    per_step = accumulate((share.estimate or 0.0 for share in marginal), initial=1.0)
-    speeds = [count / (fixed_s + slot_s * drafts) for drafts, count in enumerate(per_step)]
-    best = max(range(1, len(speeds)), key=speeds.__getitem__)
-    return Knee(best, speeds[best] / speeds[-1], slot_s * speeds[-1], marginal[-1])
-
-
-def stage_shares(cells: Sequence[Cell]) -> dict[str, Measure]:
-    """Share of the latency that each of STAGES takes; empty where they were not timed or do not add up to it."""
-    if isinstance(split := stages(cells), Unknown) or not split.reliable:
-        return {}
-    per_prompt: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * (len(STAGES) + 1))
-    for cell in cells:
-        if cell.latency_s and cell.steps.verify_s:
-            parts = [sum(getattr(cell.steps, f"{stage}_s")) for stage in STAGES[:3]]
-            parts += [cell.rest_s or 0.0, cell.prefill_s or 0.0, cell.latency_s]
-            per_prompt[cell.prompt] = [a + b for a, b in zip(per_prompt[cell.prompt], parts, strict=True)]
-    columns = list(zip(*per_prompt.values(), strict=True))
-    return {stage: _share(column, columns[-1]) for stage, column in zip(STAGES, columns, strict=False)}
-
-
 def _counts(cell: Cell) -> Iterator[tuple[int, int, int]]:
     return zip(cell.steps.offered, cell.steps.accepted, cell.steps.committed, strict=True)
 
@@ -205,7 +147,7 @@ def _tallies(cells: Sequence[Cell]) -> Mapping[str, _Tally] | Unknown:
         tally = found[cell.prompt]
         tally.refine_s += sum(cell.steps.refine_s)
         for step in _walk(cell):
-            if _leading(step.after, step.said) != step.accepted:
+            if leading(step.after, step.said) != step.accepted:
                 return Unknown(f"the accepted drafts of {cell.prompt} are not those of its output")
             _add(tally, step)
     return dict(found)
@@ -230,7 +172,7 @@ def _add(tally: _Tally, step: _Step) -> None:
     for slot, (before, after) in enumerate(zip(step.before, step.after, strict=True)):
         said = step.said[slot] if slot < len(step.said) else None
         tally.counts[_ROW[_kind(before, after, said)], slot] += 1
-    raw = _leading(step.before, step.said)
+    raw = leading(step.before, step.said)
     if raw < step.accepted:
         tally.counts[_ROW["extended"], raw] += 1
     elif step.accepted < raw:
@@ -249,7 +191,7 @@ def _kind(before: int, after: int, said: int | None) -> str:
     return "kept_wrong" if after == before else "changed"
 
 
-def _leading(tokens: Sequence[int], said: Sequence[int]) -> int:
+def leading(tokens: Sequence[int], said: Sequence[int]) -> int:
     """Length of the leading run on which both agree."""
     agree = 0
     while agree < min(len(tokens), len(said)) and tokens[agree] == said[agree]:
@@ -278,18 +220,19 @@ def _slot(tallies: Sequence[_Tally], at: int) -> Slot:
         unjudged=sum(per_prompt("unjudged")),
         extended=sum(per_prompt("extended")),
         cut=sum(per_prompt("cut")),
-        right_before=_share(per_prompt("kept_right", "broken"), judged),
-        right_after=_share(per_prompt("kept_right", "repaired"), judged),
-        net=_signed_ratio(net, [one.steps for one in tallies]),
+        right_before=share_of(per_prompt("kept_right", "broken"), judged),
+        right_after=share_of(per_prompt("kept_right", "repaired"), judged),
+        net=signed_ratio(net, [one.steps for one in tallies]),
     )
 
 
-def _share(parts: Sequence[float], wholes: Sequence[float]) -> Measure:
+def share_of(parts: Sequence[float], wholes: Sequence[float]) -> Measure:
+    """`clustered_ratio_interval` of parts that are inside their wholes: the upper end is cut at 1."""
     share = clustered_ratio_interval(parts, wholes)
     return replace(share, high=min(share.high, 1.0)) if isinstance(share, Interval) else share
 
 
-def _signed_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Measure:
+def signed_ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Measure:
     """`clustered_ratio_interval` for numerators of either sign: the same pseudo-values, and no end is cut at 0."""
     k, n = np.asarray(numerators, dtype=np.float64), np.asarray(denominators, dtype=np.float64)
     if n.sum() == 0:

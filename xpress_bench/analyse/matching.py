@@ -48,16 +48,17 @@ def match(base: Side, arm: Side, pool_launches: bool) -> Matched:
     key = _across_launches if pool_launches else unit_of
     ours, theirs = (_by_key(side.selection.of(side.arm), key) for side in (base, arm))
     shared = sorted(ours.keys() & theirs.keys())
-    same = [unit for unit in shared if ours[unit][0].prompt_sha256 == theirs[unit][0].prompt_sha256]
+    same = {unit: ours[unit][0].prompt_sha256 == theirs[unit][0].prompt_sha256 for unit in shared}
     left: defaultdict[str, list[str]] = defaultdict(list)
-    left["given other tokens"] += [unit[1] for unit in shared if unit not in set(same)]
-    seen = [{key(cell) for cell in side.selection.every(side.arm)} for side in (base, arm)]
+    left["given other tokens"] += [unit[1] for unit in shared if not same[unit]]
+    seen = [{key(cell) for cell in side.selection.keyed(side.arm).values()} for side in (base, arm)]
     for side, missing in ((base, seen[1] - seen[0]), (arm, seen[0] - seen[1])):
         left[f"not in {side.label}"] += [unit[1] for unit in sorted(missing)]
         for word, cells in (("failed", side.selection.failed), ("short", side.selection.short)):
             left[f"{word} in {side.label}"] += [cell.prompt for cell in cells if cell.arm == side.arm]
     unpaired = {reason: tuple(dict.fromkeys(prompts)) for reason, prompts in left.items() if prompts}
-    return Matched({unit: ours[unit] for unit in same}, {unit: theirs[unit] for unit in same}, unpaired)
+    paired = [unit for unit in shared if same[unit]]
+    return Matched({unit: ours[unit] for unit in paired}, {unit: theirs[unit] for unit in paired}, unpaired)
 
 
 def flat(cells: Cells) -> list[Cell]:

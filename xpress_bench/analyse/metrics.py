@@ -14,7 +14,7 @@ _suite   plain mean over categories of the mean of one ratio per prompt, as the 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -68,12 +68,17 @@ def _forwards(cell: Cell) -> int:
     return 1 + (_steps(cell) or _output(cell) - 1)
 
 
-def chunks(cell: Cell) -> list[int]:
-    """Output ids by the forward that gave them, the prompt's first, without the stop id; empty chunks are left out."""
-    lengths = [1, *(cell.steps.committed or [1] * (_output(cell) - 1))]
+def chunks(cell: Cell) -> Counter[int]:
+    """How many forwards gave so many output ids, the prompt's included, the stop id not; empty chunks are left out."""
+    tally = cell.steps.tally
+    found = Counter({1: 1 if tally.steps else max(1, _output(cell))})
+    for (_, _, committed, _), steps in tally.rounds:
+        found[committed] += steps
     if cell.stop_reason == "eos":
-        lengths[-1] -= 1
-    return [length for length in lengths if length]
+        last = tally.last or 1
+        found.update({last: -1, last - 1: 1})
+    del found[0]
+    return +found
 
 
 # From requests with a verify step, so these are unknown for direct generation.
@@ -91,7 +96,9 @@ OF_STEPS = {
 # From every request: direct generation has exactly 1 of each.
 OF_REQUESTS = {
     "chunk_mean_specdec_bench": Definition(
-        lambda cell: sum(chunks(cell)), lambda cell: len(chunks(cell)), nothing="nothing but a stop id was output"
+        lambda cell: sum(chunks(cell).elements()),
+        lambda cell: chunks(cell).total(),
+        nothing="nothing but a stop id was output",
     ),
     "tokens_per_target_forward": Definition(_output, _forwards, nothing="no request was answered"),
 }

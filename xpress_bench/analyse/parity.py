@@ -2,17 +2,20 @@
 
 Ids of the same (launch, prompt, turn, seed) under the same condition are compared; the prompt is the unit, and all its
 pairs must agree. A difference that the replay calls a tie or near-tie is rounding, reported apart from agreement. Under
-`rejection` sampling arms draw different noise, so ids say nothing: the law is tested in the test-suite and the run is
-judged by task score, non-inferior by the suite's declared margin.
+`rejection` sampling arms draw different noise, so ids say nothing: the run is judged by task score, non-inferior by the
+suite's declared margin, and refuted where traced drafts have not the law that the rule relies on.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal
 
+import numpy as np
+
+from xpress_bench.analyse.groups import numbered
 from xpress_bench.analyse.intervals import (
     Interval,
     Measure,
@@ -21,12 +24,12 @@ from xpress_bench.analyse.intervals import (
     mean_interval,
     median_interval,
 )
-from xpress_bench.analyse.reduce import Selection, unit_of
+from xpress_bench.analyse.law import NO_LAW, DraftLaw
+from xpress_bench.analyse.reduce import Cells, Key, Selection, unit_of
 from xpress_bench.records import Cell, Condition, Replay, first_difference
 
 Outcome = Literal["shown", "refuted", "not shown"]
 Verdict = Literal["tie", "near_tie", "real"]
-Pair = tuple[Cell | None, Cell | None]  # arm, direct
 Place = tuple[str, int, int, int]  # prompt, seed (0 at temperature 0), turn, position
 _SEVERITY: tuple[Verdict | None, ...] = ("tie", "near_tie", None, "real")
 
@@ -81,14 +84,24 @@ def parity(
     replays: Iterable[Replay],
     scores: Mapping[str, Mapping[str, float]],
     margin: float | None,
+    law: DraftLaw | Unknown = NO_LAW,
 ) -> Parity:
-    """Parity of `arm` with `direct`. `scores`: arm -> prompt -> task score; `margin`: the loss of score allowed."""
-    prompts = _pairs(selection, arm, direct)
-    failed = tuple(prompt for prompt, pairs in prompts.items() if not all(_complete(*pair) for pair in pairs))
+    """Parity of `arm` with `direct`. `scores`: arm -> prompt -> task score; `margin`: the loss of score allowed.
+
+    `law`: whether drafts are drawn from the law that `rejection` is told, without which its output has another one.
+    """
+    ours, theirs = selection.keyed(arm), selection.keyed(direct)
+    prompts = dict.fromkeys(prompt for _, prompt in sorted({key[:2] for key in chain(ours, theirs)}))
+    lone = {prompt for _, prompt, *_ in ours.keys() ^ theirs.keys()}
+    bad = lone.union(_incomplete(ours.values()), _incomplete(theirs.values()))
+    failed = tuple(prompt for prompt in prompts if prompt in bad)
     difference = score_difference(scores, arm, direct)
     comparable = selection.condition.verifier != "rejection"
-    places = _divergences(prompts, _judged(replays, arm, selection.condition)) if comparable else ()
-    outcome, reason = _by_ids(len(prompts), places, failed) if comparable else _by_score(difference, margin, failed)
+    worst = _divergences(ours, theirs, _judged(replays, arm, selection.condition)) if comparable else {}
+    places = tuple(worst[prompt] for prompt in prompts if prompt in worst)
+    outcome, reason = (
+        _by_ids(len(prompts), places, failed) if comparable else _by_score(difference, margin, failed, law)
+    )
     unequal = {place.prompt for place in places}.union(failed)
     unexplained = {place.prompt for place in places if place.verdict in (None, "real")}.union(failed)
     apart = Unknown("ids are not comparable under rejection sampling")
@@ -124,31 +137,21 @@ def score_difference(scores: Mapping[str, Mapping[str, float]], arm: str, direct
 
 def noise_floor(direct: Iterable[Cell]) -> Measure:
     """Share of prompts on which direct generation repeats its own ids, over those it ran at least twice."""
-    groups: defaultdict[tuple[str, int, int], list[tuple[int, ...]]] = defaultdict(list)
-    for cell in direct:
-        groups[unit_of(cell)[1:]].append(cell.ids)
-    repeated = {key: ids for key, ids in groups.items() if len(ids) > 1}
-    if not repeated:
+    cells = Cells.of(direct)
+    codes, units = cells.units
+    pools, keys = numbered(unit[1:] for unit in units)
+    pool_of = pools[codes]
+    prompts = {keys[pool][0] for pool in np.flatnonzero(np.bincount(pool_of) > 1).tolist()}
+    if not prompts:
         return Unknown("direct ran once per prompt")
-    unsteady = {prompt for (prompt, *_), ids in repeated.items() if len(set(ids)) > 1}
-    prompts = {prompt for prompt, *_ in repeated}
+    first: dict[int, tuple[int, ...]] = {}
+    outputs = ((pool, cell.ids) for pool, cell in zip(pool_of.tolist(), cells, strict=True))
+    unsteady = {keys[pool][0] for pool, ids in outputs if first.setdefault(pool, ids) != ids}
     return exact_lower_bound(len(prompts) - len(unsteady), len(prompts))
 
 
-def _pairs(selection: Selection, arm: str, direct: str) -> dict[str, list[Pair]]:
-    sides = [
-        {(c.launch, c.prompt, c.turn, c.seed, c.repeat): c for c in selection.every(name)} for name in (arm, direct)
-    ]
-    prompts: defaultdict[str, list[Pair]] = defaultdict(list)
-    for key in sorted(sides[0].keys() | sides[1].keys()):
-        prompts[key[1]].append((sides[0].get(key), sides[1].get(key)))
-    return dict(prompts)
-
-
-def _complete(ours: Cell | None, theirs: Cell | None) -> bool:
-    return all(
-        cell is not None and cell.ids and not cell.error and cell.stop_reason != "short" for cell in (ours, theirs)
-    )
+def _incomplete(cells: Iterable[Cell]) -> Iterator[str]:
+    return (cell.prompt for cell in cells if not cell.ids or cell.error or cell.stop_reason == "short")
 
 
 def _judged(replays: Iterable[Replay], arm: str, condition: Condition) -> dict[Place, Replay]:
@@ -156,13 +159,18 @@ def _judged(replays: Iterable[Replay], arm: str, condition: Condition) -> dict[P
     return {(one.prompt, one.seed if condition.temperature > 0 else 0, one.turn, one.position): one for one in own}
 
 
-def _divergences(prompts: Mapping[str, list[Pair]], judged: Mapping[Place, Replay]) -> tuple[Divergence, ...]:
-    found = []
-    for pairs in prompts.values():
-        both = [(ours, theirs) for ours, theirs in pairs if ours and theirs and ours.ids and theirs.ids]
-        places = [_divergence(ours, theirs, judged) for ours, theirs in both if ours.ids != theirs.ids]
-        found += sorted(places, key=lambda place: _SEVERITY.index(place.verdict))[-1:]
-    return tuple(found)
+def _divergences(
+    ours: Mapping[Key, Cell], theirs: Mapping[Key, Cell], judged: Mapping[Place, Replay]
+) -> dict[str, Divergence]:
+    """The worst difference of each prompt that has one, the last of those that are as bad."""
+    worst: dict[str, Divergence] = {}
+    answered = ((key, cell.ids, theirs[key].ids) for key, cell in ours.items() if key in theirs)
+    for key in sorted(key for key, mine, direct in answered if mine != direct and mine and direct):
+        place = _divergence(ours[key], theirs[key], judged)
+        severity = _SEVERITY.index(place.verdict)
+        if place.prompt not in worst or severity >= _SEVERITY.index(worst[place.prompt].verdict):
+            worst[place.prompt] = place
+    return worst
 
 
 def _divergence(ours: Cell, theirs: Cell, judged: Mapping[Place, Replay]) -> Divergence:
@@ -198,7 +206,11 @@ def _by_ids(prompts: int, places: Sequence[Divergence], failed: Sequence[str]) -
     return "shown", f"identical on {prompts} of {prompts} prompts"
 
 
-def _by_score(difference: Measure, margin: float | None, failed: Sequence[str]) -> tuple[Outcome, str]:
+def _by_score(
+    difference: Measure, margin: float | None, failed: Sequence[str], law: DraftLaw | Unknown
+) -> tuple[Outcome, str]:
+    if isinstance(law, DraftLaw) and law.refuted:
+        return "refuted", "has not the target's law: its drafts are not drawn from the law that they are verified with"
     if isinstance(difference, Unknown):
         return "not shown", f"not shown to be as good: ids say nothing under rejection sampling, {difference.reason}"
     if margin is None:

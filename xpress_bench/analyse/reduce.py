@@ -8,34 +8,124 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from statistics import fmean, median
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import compress
+from operator import attrgetter
+from statistics import fmean
 from typing import TypeVar
 
+import numpy as np
+
+from xpress_bench.analyse.groups import Codes, Floats, Mask, medians, numbered
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Cell, Condition, Run
+from xpress_bench.tally import Tally
 
 Unit = tuple[int, str, int, int]  # launch, prompt, seed (0 at temperature 0), turn
+Key = tuple[int, str, int, int, int]  # launch, prompt, turn, seed, repeat
 T = TypeVar("T")
+_key_of: Callable[[Cell], Key] = attrgetter("launch", "prompt", "turn", "seed", "repeat")
+
+
+class Cells(list[Cell]):
+    """Cells as columns, one entry per cell, each made when it is first asked for: a million are summed in no loop."""
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell]) -> Cells:
+        """The same cells; those that are columns already keep them."""
+        return cells if isinstance(cells, cls) else cls(cells)
+
+    def where(self, mask: Mask) -> Cells:
+        """Those at which the mask is true. Their units keep their places."""
+        part, (codes, units) = Cells(compress(self, mask.tolist())), self.units
+        part.units = codes[mask], units
+        return part
+
+    @cached_property
+    def units(self) -> tuple[Codes, list[Unit]]:
+        """The unit of each cell by its place in a list of units."""
+        return numbered(map(unit_of, self))
+
+    @cached_property
+    def prompts(self) -> tuple[Codes, list[str]]:
+        """The same for prompts."""
+        codes, units = self.units
+        prompts, names = numbered(prompt for _, prompt, *_ in units)
+        return prompts[codes], names
+
+    @cached_property
+    def latency_s(self) -> Floats:
+        """Seconds; NaN where nothing was timed, or a coarse clock said 0."""
+        latency_s = self.column("latency_s")
+        return np.where(latency_s > 0, latency_s, np.nan)
+
+    @cached_property
+    def tokens(self) -> Floats:
+        """Output ids."""
+        return np.array([len(cell.ids) for cell in self], dtype=np.float64)
+
+    @cached_property
+    def tallies(self) -> list[Tally]:
+        """The steps of each cell as sums."""
+        return [cell.steps.tally for cell in self]
+
+    def column(self, name: str) -> Floats:
+        """A number of each cell by the name of its field, NaN for None."""
+        return np.array(list(map(attrgetter(name), self)), dtype=np.float64)
+
+    def tallied(self, name: str) -> Floats:
+        """The same of the tally of each cell."""
+        return self._sums[:, Tally._fields.index(name) - 1]
+
+    @cached_property
+    def _sums(self) -> Floats:
+        sums = [tally[1:] for tally in self.tallies]  # all but the rounds
+        return np.array(sums, dtype=np.float64).reshape(len(sums), len(Tally._fields) - 1)
+
+    def per_prompt(self, values: Floats) -> Floats:
+        """Sums of a column by prompt, NaN left out; 0 where a prompt has no cell here."""
+        codes, names = self.prompts
+        return np.bincount(codes, np.nan_to_num(values), len(names)).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The cells of one condition. `usable` go into aggregates; `failed` and `short` are counted and named instead."""
+    """The cells of one condition. `usable` go into aggregates; `failed` and `short` are counted and named instead.
+
+    UsageError when a key occurs twice.
+    """
 
     condition: Condition
-    usable: tuple[Cell, ...]
+    usable: Cells
     failed: tuple[Cell, ...]
     short: tuple[Cell, ...]
+    _of: Mapping[str, Cells] = field(init=False, repr=False, compare=False)
+    _keyed: Mapping[str, dict[Key, Cell]] = field(init=False, repr=False, compare=False)
 
-    def of(self, arm: str) -> list[Cell]:
+    def __post_init__(self) -> None:
+        arm_of, arms = numbered(cell.arm for cell in self.usable)
+        keyed: defaultdict[str, dict[Key, Cell]] = defaultdict(dict)
+        every = [*self.usable, *self.failed, *self.short]
+        for key, cell in zip(map(_key_of, every), every, strict=True):
+            own = keyed[cell.arm]
+            if key in own:
+                raise UsageError(
+                    f"cell {key} (launch, prompt, turn, seed, repeat) of arm {cell.arm} is in the journal twice; "
+                    "measure again"
+                )
+            own[key] = cell
+        object.__setattr__(self, "_of", {arm: self.usable.where(arm_of == code) for code, arm in enumerate(arms)})
+        object.__setattr__(self, "_keyed", keyed)
+
+    def of(self, arm: str) -> Cells:
         """Usable cells of one arm, in journal order."""
-        return [cell for cell in self.usable if cell.arm == arm]
+        return self._of.get(arm) or Cells()
 
-    def every(self, arm: str) -> list[Cell]:
+    def keyed(self, arm: str) -> Mapping[Key, Cell]:
         """All cells of one arm, failed and short ones included."""
-        return [cell for cell in (*self.usable, *self.failed, *self.short) if cell.arm == arm]
+        return self._keyed.get(arm, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +148,11 @@ class Paired:
 
 def select(run: Run, condition: Condition) -> Selection:
     """Cells of one condition. UsageError when a key occurs twice or two arms saw different tokens for a prompt."""
-    cells = [cell for cell in run.cells if cell.condition == condition]
-    _refuse_duplicates(cells)
+    cells = [cell for cell in run.cells if cell.condition is condition or cell.condition == condition]
     _refuse_other_prompts(cells)
     return Selection(
         condition,
-        usable=tuple(cell for cell in cells if cell.error is None and cell.stop_reason != "short"),
+        usable=Cells(cell for cell in cells if cell.error is None and cell.stop_reason != "short"),
         failed=tuple(cell for cell in cells if cell.error is not None),
         short=tuple(cell for cell in cells if cell.error is None and cell.stop_reason == "short"),
     )
@@ -74,30 +163,32 @@ def unit_of(cell: Cell) -> Unit:
     return cell.launch, cell.prompt, cell.seed if cell.condition.temperature > 0 else 0, cell.turn
 
 
-def timed(cells: Iterable[Cell]) -> list[tuple[Cell, float]]:
-    """Cells with their latency in seconds; those without one, or with 0 on a coarse clock, are left out."""
-    return [(cell, cell.latency_s) for cell in cells if cell.latency_s]
-
-
 def unit_latencies(cells: Iterable[Cell]) -> dict[Unit, float]:
-    """Median latency in seconds over the repeats of each unit; cells of one arm."""
-    grouped: defaultdict[Unit, list[float]] = defaultdict(list)
-    for cell, latency_s in timed(cells):
-        grouped[unit_of(cell)].append(latency_s)
-    return {unit: median(values) for unit, values in grouped.items()}
+    """Median latency in seconds over the repeats of each unit; cells of one arm. What was not timed is left out."""
+    cells = Cells.of(cells)
+    codes, units = cells.units
+    return _known(units, medians(cells.latency_s, codes, len(units)))
 
 
 def prompt_latencies(cells: Iterable[Cell]) -> dict[str, float]:
     """Seconds of a request of each prompt: the median over all that was timed of a turn, the mean over its turns."""
-    grouped: defaultdict[str, defaultdict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for cell, latency_s in timed(cells):
-        grouped[cell.prompt][cell.turn].append(latency_s)
-    return {prompt: fmean(median(values) for values in turns.values()) for prompt, turns in grouped.items()}
+    cells = Cells.of(cells)
+    codes, units = cells.units
+    turns, names = numbered((0, prompt, 0, turn) for _, prompt, _, turn in units)
+    return per_prompt(_known(names, medians(cells.latency_s, turns[codes], len(names))))
+
+
+def _known(units: Iterable[Unit], values: Floats) -> dict[Unit, float]:
+    return {unit: value for unit, value in zip(units, values.tolist(), strict=True) if not math.isnan(value)}
 
 
 def pair(base: Iterable[Cell], arm: Iterable[Cell]) -> Paired:
     """Match two arms by unit, whatever the order of their cells."""
-    base_s, arm_s = unit_latencies(base), unit_latencies(arm)
+    return pair_units(unit_latencies(base), unit_latencies(arm))
+
+
+def pair_units(base_s: Mapping[Unit, float], arm_s: Mapping[Unit, float]) -> Paired:
+    """The same from the latency in seconds of each unit."""
     shared = sorted(base_s.keys() & arm_s.keys())
     matched = {unit[1] for unit in shared}
     seen = {unit[1] for unit in base_s.keys() | arm_s.keys()}
@@ -119,17 +210,6 @@ def group_by_prompt(values: Mapping[Unit, T]) -> dict[str, list[T]]:
 def per_prompt(values: Mapping[Unit, float]) -> dict[str, float]:
     """Mean over the units of each prompt."""
     return {prompt: fmean(group) for prompt, group in group_by_prompt(values).items()}
-
-
-def _refuse_duplicates(cells: list[Cell]) -> None:
-    seen: set[tuple[int, str, int, int, str, int]] = set()
-    for cell in cells:
-        key = (cell.launch, cell.prompt, cell.turn, cell.seed, cell.arm, cell.repeat)
-        if key in seen:
-            raise UsageError(
-                f"cell {key} (launch, prompt, turn, seed, arm, repeat) is in the journal twice; measure again"
-            )
-        seen.add(key)
 
 
 def _refuse_other_prompts(cells: list[Cell]) -> None:

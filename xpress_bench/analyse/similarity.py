@@ -6,10 +6,10 @@ temperature 0, between its own seeds above. Not worse by the margin in the paire
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, product
+from itertools import product
 from statistics import fmean
 
 from xpress_bench.analyse.intervals import Measure, Unknown, mean_interval
@@ -62,7 +62,7 @@ class _Scale:
 def likeness(base: Mapping[Unit, list[Cell]], arm: Mapping[Unit, list[Cell]], condition: Condition) -> Likeness:
     """chrF of the arm's texts against the base's of the same key; Unknown without sacrebleu where a text differs."""
     scale = _Scale()
-    across = per_prompt({unit: _mean(scale, product(_texts(arm[unit]), _texts(base[unit]))) for unit in base})
+    across = per_prompt({unit: _mean(scale, Counter(product(_texts(arm[unit]), _texts(base[unit])))) for unit in base})
     floor = per_prompt({key: _mean(scale, pairs) for key, pairs in _within(base, condition.temperature > 0).items()})
     if scale.missing:
         return Likeness(scale.missing, scale.missing, scale.missing, "not shown")
@@ -79,17 +79,28 @@ def _texts(cells: Iterable[Cell]) -> list[str]:
     return list(dict.fromkeys(cell.text for cell in cells))
 
 
-def _mean(scale: _Scale, pairs: Iterable[tuple[str, str]]) -> float:
-    return fmean(scale(text, reference) for text, reference in pairs)
+def _mean(scale: _Scale, pairs: Mapping[tuple[str, str], int]) -> float:
+    return fmean((scale(text, reference) for text, reference in pairs), pairs.values())
 
 
-def _within(base: Mapping[Unit, list[Cell]], by_seed: bool) -> dict[Unit, list[tuple[str, str]]]:
+def _within(base: Mapping[Unit, list[Cell]], by_seed: bool) -> dict[Unit, Counter[tuple[str, str]]]:
     """Pairs of the base's texts of one request: of its seeds, or of its repeats where a seed changes nothing."""
     groups: defaultdict[Unit, dict[object, str]] = defaultdict(dict)
     for (_, prompt, _, turn), cells in base.items():
         for cell in cells:
             groups[0, prompt, 0, turn][cell.seed if by_seed else (cell.launch, cell.seed, cell.repeat)] = cell.text
-    return {key: list(combinations(texts.values(), 2)) for key, texts in groups.items() if len(texts) > 1}
+    return {key: _combinations(texts.values()) for key, texts in groups.items() if len(texts) > 1}
+
+
+def _combinations(texts: Iterable[str]) -> Counter[tuple[str, str]]:
+    """How often each pair occurs among all pairs of texts: a million repeats say few things, in far too many pairs."""
+    before: Counter[str] = Counter()
+    pairs: Counter[tuple[str, str]] = Counter()
+    for text in texts:
+        for earlier, times in before.items():
+            pairs[earlier, text] += times
+        before[text] += 1
+    return pairs
 
 
 def _outcome(difference: Measure) -> Outcome:

@@ -10,14 +10,15 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, quantiles
+from itertools import count
+from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from xpress_bench.analyse.groups import Codes, Floats, medians, numbered, quantiles
 from xpress_bench.analyse.intervals import Interval, Measure, mean_interval
-from xpress_bench.analyse.reduce import Unit, per_prompt, timed, unit_of
+from xpress_bench.analyse.reduce import Cells, Unit, per_prompt
 from xpress_bench.records import Cell
 
 OUTLIER_SIGMAS = 10  # on a robust scale, as in hyperfine
@@ -25,8 +26,6 @@ OUTLIER_SHARE = 0.02  # above it the run is unstable
 SPREAD_WARN, SPREAD_VOID = 0.10, 0.25  # repeat IQR over median, as in torch.utils.benchmark
 TREND, TREND_P = 0.1, 0.01  # both needed: among thousands of cells a correlation of 0.03 has a tiny p and means nothing
 COARSE = 1e-3  # a relative spread below this is the clock's, not the machine's
-Floats = NDArray[np.float64]
-Groups = defaultdict[tuple[Unit, str], list[float]]  # latencies in seconds of the repeats of a unit and arm
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,47 +52,37 @@ class Stability:
 
 def stability(cells: Sequence[Cell]) -> Stability:
     """Stability of all usable cells of one condition, given in journal order."""
-    rows = timed(cells)
-    groups: Groups = defaultdict(list)
-    for cell, latency_s in rows:
-        groups[unit_of(cell), cell.arm].append(latency_s)
-    spreads = np.array([_spread(values) for values in groups.values() if len(values) > 1])
-    residuals = _residuals(rows)
-    outliers = _outliers([cell.arm for cell, _ in rows], residuals)
-    first = _first_repeat(groups)
+    cells = Cells.of(cells)
+    cells = cells.where(~np.isnan(cells.latency_s))
+    unit_of, units = cells.units
+    arm_of, arms = numbered(cell.arm for cell in cells)
+    group_of = unit_of * len(arms) + arm_of  # its cells are repeats
+    pools, pooled = numbered(unit[1:] for unit in units)  # of all launches
+    pool_of = pools[unit_of] * len(arms) + arm_of
+    logs = np.log(cells.latency_s)
+    residuals = logs - medians(logs, pool_of, len(pooled) * len(arms))[pool_of]
+    low, middle, high = quantiles(cells.latency_s, group_of, len(units) * len(arms), 4)
+    spreads = ((high - low) / middle)[np.bincount(group_of, minlength=len(middle)) > 1]
+    outliers = _outliers(arm_of, residuals)
+    first = _first_repeat(cells.latency_s, group_of, [unit for unit in units for _ in arms])
     spread = float(np.median(spreads)) if len(spreads) else None
     wide, void = int((spreads > SPREAD_WARN).sum()), int((spreads > SPREAD_VOID).sum())
     flags = (
-        _outlier_flag(outliers, len(rows)),
+        _outlier_flag(outliers, len(cells)),
         f"repeats vary by more than 25 % in {void} of {len(spreads)} units" if void else None,
         f"repeats vary by {spread:.0%} of their median" if spread and spread > SPREAD_WARN else None,
-        _trend_flag("latency drifts over the run", np.array(_places(rows), dtype=np.float64), residuals),
-        _trend_flag("latency depends on the order of arms", np.array([float(c.order) for c, _ in rows]), residuals),
+        _trend_flag("latency drifts over the run", _places(cells), residuals),
+        _trend_flag("latency depends on the order of arms", cells.column("order"), residuals),
         _first_repeat_flag(first),
     )
-    return Stability(len(rows), outliers, spread, wide, void, first, tuple(flag for flag in flags if flag))
+    return Stability(len(cells), outliers, spread, wide, void, first, tuple(flag for flag in flags if flag))
 
 
-def _spread(values: Sequence[float]) -> float:
-    low, middle, high = quantiles(values, n=4, method="inclusive")
-    return (high - low) / middle
-
-
-def _residuals(rows: Sequence[tuple[Cell, float]]) -> Floats:
-    groups: defaultdict[tuple[str, int, int, str], list[int]] = defaultdict(list)
-    for at, (cell, _) in enumerate(rows):
-        groups[*unit_of(cell)[1:], cell.arm].append(at)
-    logs = np.log([latency_s for _, latency_s in rows])
-    for members in groups.values():
-        logs[members] -= np.median(logs[members])
-    return logs
-
-
-def _outliers(arms: Sequence[str], residuals: Floats) -> int:
+def _outliers(arm_of: Codes, residuals: Floats) -> int:
     # One scale for each arm: the spread of three repeats alone is far too noisy to call one of them an outlier.
     count = 0
-    for arm in set(arms):
-        own = residuals[np.array(arms) == arm]
+    for arm in np.unique(arm_of):
+        own = residuals[arm_of == arm]
         scale = max(float(stats.median_abs_deviation(own, scale="normal")), COARSE)
         count += int((np.abs(own) > OUTLIER_SIGMAS * scale).sum())
     return count
@@ -103,13 +92,10 @@ def _outlier_flag(outliers: int, timed_cells: int) -> str | None:
     return f"{outliers} of {timed_cells} latencies are outliers" if outliers > OUTLIER_SHARE * timed_cells else None
 
 
-def _places(rows: Sequence[tuple[Cell, float]]) -> list[int]:
-    counts: defaultdict[int, int] = defaultdict(int)
-    places = []
-    for cell, _ in rows:
-        places.append(counts[cell.launch])
-        counts[cell.launch] += 1
-    return places
+def _places(cells: Sequence[Cell]) -> Floats:
+    """Of each cell the number of cells before it in its launch."""
+    counts: defaultdict[int, count[int]] = defaultdict(count)
+    return np.array([next(counts[cell.launch]) for cell in cells], dtype=np.float64)
 
 
 def _trend_flag(what: str, place: Floats, residuals: Floats) -> str | None:
@@ -120,11 +106,16 @@ def _trend_flag(what: str, place: Floats, residuals: Floats) -> str | None:
     return f"{what} (rank correlation {rank.statistic:+.2f})" if found else None
 
 
-def _first_repeat(groups: Groups) -> Measure:
+def _first_repeat(latencies_s: Floats, group_of: Codes, units: Sequence[Unit]) -> Measure:
+    """`units`: of each group."""
+    groups, first = np.unique(group_of, return_index=True)
+    later = np.delete(np.arange(len(group_of)), first)
     ratios: defaultdict[Unit, list[float]] = defaultdict(list)
-    for (unit, _), (first, *rest) in groups.items():
-        if rest:
-            ratios[unit].append(math.log(first / median(rest)))
+    repeated = np.unique(group_of[later])
+    first_s = dict(zip(groups.tolist(), latencies_s[first].tolist(), strict=True))
+    rest_s = medians(latencies_s[later], group_of[later], len(units))
+    for group in repeated.tolist():
+        ratios[units[group]].append(math.log(first_s[group] / rest_s[group]))
     return mean_interval(list(per_prompt({unit: fmean(values) for unit, values in ratios.items()}).values()))
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from xpress_bench.analyse.intervals import Unknown
+from xpress_bench.analyse.reduce import Cells
 from xpress_bench.records import Cell
 
 UNRELIABLE_FROM = 0.05  # share of the latency that the parts may miss before the split is called unreliable
@@ -31,18 +34,14 @@ class Stages:
 
 def stages(cells: Sequence[Cell]) -> Stages | Unknown:
     """Stage times of one arm; Unknown without verify steps or without stage times."""
-    timed = [cell for cell in cells if cell.latency_s and cell.steps.verify_s]
-    steps = sum(len(cell.steps.committed) for cell in timed)
+    cells = Cells.of(cells)
+    timed = ~np.isnan(cells.latency_s + cells.tallied("verify_s"))
+    steps = int(cells.tallied("steps")[timed].sum())
     if not steps:
         return Unknown("no verify step was timed")
-    parts = {
-        "prefill_s": sum(cell.prefill_s or 0.0 for cell in timed),
-        "draft_s": sum(sum(cell.steps.draft_s) for cell in timed),
-        "refine_s": sum(sum(cell.steps.refine_s) for cell in timed),
-        "verify_s": sum(sum(cell.steps.verify_s) for cell in timed),
-        "rest_s": sum(cell.rest_s or 0.0 for cell in timed),
-    }
-    latency_s = sum(cell.latency_s or 0.0 for cell in timed)
+    parts = {name: float(np.nansum(cells.column(name)[timed])) for name in ("prefill_s", "rest_s")}
+    parts |= {name: float(cells.tallied(name)[timed].sum()) for name in ("draft_s", "refine_s", "verify_s")}
+    latency_s = float(cells.latency_s[timed].sum())
     reliable = abs(sum(parts.values()) - latency_s) <= UNRELIABLE_FROM * latency_s
     return Stages(steps, reliable=reliable, **{name: value / steps for name, value in parts.items()})
 
@@ -55,20 +54,17 @@ def efficiency(direct: Sequence[Cell], arm: Sequence[Cell], split: Stages | Unkn
     """
     if isinstance(split, Unknown):
         return split
-    base, ours = _timed(direct), _timed(arm)
-    base_tokens, base_s = _tokens(base), sum(cell.latency_s or 0.0 for cell in base)
-    our_tokens, our_s = _tokens(ours), sum(cell.latency_s or 0.0 for cell in ours)
-    decode_s = base_s - sum(cell.prefill_s or 0.0 for cell in base)
-    per_step = sum(sum(cell.steps.committed) for cell in ours) / split.steps
+    base, ours = Cells.of(direct), Cells.of(arm)
+    (base_tokens, base_s), (our_tokens, our_s) = _timed(base), _timed(ours)
+    decode_s = base_s - float(np.nansum(base.column("prefill_s")[~np.isnan(base.latency_s)]))
+    per_step = float(ours.tallied("committed")[~np.isnan(ours.latency_s)].sum()) / split.steps
     if not base_tokens or not our_tokens or not split.step_s or decode_s <= 0:
         return Unknown("no decoding time to compare with")
     predicted = decode_s / base_tokens * per_step / split.step_s
     return (base_s / base_tokens) / (our_s / our_tokens) / predicted
 
 
-def _timed(cells: Sequence[Cell]) -> list[Cell]:
-    return [cell for cell in cells if cell.latency_s]
-
-
-def _tokens(cells: Sequence[Cell]) -> int:
-    return sum(len(cell.ids) for cell in cells)
+def _timed(cells: Cells) -> tuple[float, float]:
+    """Output ids and seconds of the requests that were timed."""
+    timed = ~np.isnan(cells.latency_s)
+    return float(cells.tokens[timed].sum()), float(cells.latency_s[timed].sum())

@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from xpress_bench.analyse.acceptance import Acceptance, acceptance
 from xpress_bench.analyse.compare import Latency, SpeedUp, speed_ups
 from xpress_bench.analyse.intervals import Measure, Unknown, clustered_ratio_interval, mean_interval, median_interval
+from xpress_bench.analyse.law import draft_law
 from xpress_bench.analyse.parity import Outcome, Parity, parity
-from xpress_bench.analyse.reduce import Selection, prompt_latencies, select, timed
+from xpress_bench.analyse.reduce import Cells, Selection, prompt_latencies, select
 from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
+from xpress_bench.analyse.sittings import sittings
 from xpress_bench.analyse.stability import Stability, stability
 from xpress_bench.analyse.stages import Stages, efficiency, stages
+from xpress_bench.analyse.streaming import no_collector
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Arm, Cell, Condition, Header, Memory, Run
 
@@ -81,20 +86,25 @@ class ConditionSummary:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A whole run. `complete` is False when the journal has no footer or the footer says so."""
+    """A whole run. `complete` is False when the journal has no footer or the footer says so.
+
+    notes: what to know of how it was measured, as of launches that were lost or of a later day.
+    """
 
     header: Header
     conditions: tuple[ConditionSummary, ...]
     complete: bool
     folder: Path
+    notes: tuple[str, ...] = ()
 
 
+@no_collector()
 def summarise(run: Run, items: Sequence[Scorable] = ()) -> Summary:
     """Summary of a run; `items` of its suite give the task scores. UsageError on a journal that contradicts itself."""
     complete = run.footer is not None and run.footer.complete
     known = {item.id: item for item in items}
     conditions = tuple(_condition(run, condition, known, complete) for condition in run.header.conditions)
-    return Summary(run.header, conditions, complete, run.folder)
+    return Summary(run.header, conditions, complete, run.folder, tuple(sittings(run.launches)))
 
 
 def by(run: Run, items: Sequence[Scorable], field: str) -> dict[str, Summary]:
@@ -119,6 +129,7 @@ def _restricted(run: Run, prompts: set[str]) -> Run:
         header=header,
         cells=tuple(cell for cell in run.cells if cell.prompt in prompts),
         replays=tuple(replay for replay in run.replays if replay.prompt in prompts),
+        traces=tuple(trace for trace in run.traces if trace.prompt in prompts),
     )
 
 
@@ -158,14 +169,12 @@ def _arm(run: Run, selection: Selection, arm: Arm, scores: Scores, unscored: str
 
 
 def _tokens_per_s(cells: Sequence[Cell]) -> Measure:
-    tokens: defaultdict[str, int] = defaultdict(int)
-    time_s: defaultdict[str, float] = defaultdict(float)
-    for cell, latency_s in timed(cells):
-        tokens[cell.prompt] += len(cell.ids)
-        time_s[cell.prompt] += latency_s
-    if not time_s:
+    cells = Cells.of(cells)
+    tokens = cells.per_prompt(np.where(np.isnan(cells.latency_s), 0.0, cells.tokens))
+    time_s = cells.per_prompt(cells.latency_s)
+    if not time_s.any():
         return Unknown("nothing was timed")
-    return clustered_ratio_interval(list(tokens.values()), list(time_s.values()))
+    return clustered_ratio_interval(tokens[time_s > 0].tolist(), time_s[time_s > 0].tolist())
 
 
 def _memory(run: Run, arm: str) -> Memory | Unknown:
@@ -178,7 +187,8 @@ def _parity(run: Run, selection: Selection, arm: str, scores: Scores) -> Parity 
         return Unknown("direct is what the others are compared with")
     if DIRECT not in {one.name for one in run.header.arms}:
         return Unknown("the run has no direct arm")
-    return parity(selection, arm, DIRECT, run.replays, scores, run.header.suite.get("parity_margin"))
+    law = draft_law([one for one in run.traces if (one.arm, one.condition) == (arm, selection.condition)])
+    return parity(selection, arm, DIRECT, run.replays, scores, run.header.suite.get("parity_margin"), law)
 
 
 def _scores(run: Run, selection: Selection, items: dict[str, Scorable]) -> tuple[Scores, str]:

@@ -6,17 +6,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import nn
 from transformers import Qwen3Config
+from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
-from xpress_bench.checkpoints.files import load_into, read_json
+from xpress_bench.checkpoints.files import LARGEST, architectures, load_into, read_json, whole
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.targets import Target
 
 ARCHITECTURE = "DFlashDraftModel"
 DSPARK = "Qwen3DSparkModel"  # the same drafter with a Markov head beside it
 HEADS = ("xpress_head.", "markov_head.", "confidence_head.", "candidate_selector.")  # other parts of a checkpoint
+# What the network is made from. No other key reaches transformers, which would act on some of them.
+SIZES = {"num_hidden_layers": 1000} | dict.fromkeys(
+    ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"),
+    LARGEST,
+)  # with the largest that is believed
+OPTIONS = (
+    "hidden_act",
+    "layer_types",
+    "max_position_embeddings",
+    "max_window_layers",
+    "rms_norm_eps",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+    "sliding_window",
+    "use_sliding_window",
+)
 # Options of newer checkpoints that change what the network computes: refused until they are built, never ignored.
 UNSUPPORTED = {
     "output_multiplier": 1.0,
@@ -65,10 +84,12 @@ def read_config(folder: Path) -> BlockConfig:
 
 
 def _qwen3(body: dict[str, Any], file: Path) -> Qwen3Config:
-    shape = {key: value for key, value in body.items() if key not in ("dflash_config", "architectures")}
+    sizes = {key: _whole(body.get(key), key, 1, file, most) for key, most in SIZES.items()}
     try:
-        config = Qwen3Config(**shape)
-    except (StrictDataclassError, ValueError, TypeError, KeyError) as error:
+        config = Qwen3Config(**sizes, **{key: body[key] for key in OPTIONS if key in body})
+        with torch.device("meta"):  # these look options up, which they may not know
+            Qwen3MLP(config), Qwen3RotaryEmbedding(config)
+    except (StrictDataclassError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         raise UsageError(f"{file}: not a Qwen3 config ({' '.join(str(error).split())})") from error
     sliding = [kind for kind in config.layer_types if kind != "full_attention"]
     if sliding:
@@ -90,7 +111,7 @@ def _refuse_other_formats(body: dict[str, Any], nested: dict[str, Any], file: Pa
 def refuse_shift(body: dict[str, Any], file: Path, part: str) -> None:
     """Refuse the layout whose slot 0 predicts too (methods.md 1); DeepSpec's own configs mean it without saying so."""
     flag = body.get("sample_from_anchor")
-    if flag or (flag is None and DSPARK in (body.get("architectures") or ())):
+    if flag or (flag is None and DSPARK in architectures(body, file)):
         said = "true" if flag else f"absent, which is true for {DSPARK}"
         raise MisfitError(
             f"{file}: block layout is shift (sample_from_anchor is {said}), and this {part} is fill-in; "
@@ -98,9 +119,9 @@ def refuse_shift(body: dict[str, Any], file: Path, part: str) -> None:
         )
 
 
-def _whole(value: Any, key: str, least: int, file: Path) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UsageError(f"{file}: {key} is {value!r}, not a whole number of at least {least}")
+def _whole(value: Any, key: str, least: int, file: Path, most: int = LARGEST) -> int:
+    if not whole(value, least, most):
+        raise UsageError(f"{file}: {key} is {value!r}, not a whole number from {least} to {most}")
     return value
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
@@ -15,12 +15,22 @@ from torch import Tensor, nn
 from xpress_bench.errors import MisfitError, UsageError
 
 MAX_CONFIG_BYTES = 10_000_000
+LARGEST = 10_000_000  # a size above it is no size: it would only fill the memory before anything else is found wrong
+
+
+def local(where: str) -> Path | None:
+    """The folder of that name here; None if there is none, or if that can be no path."""
+    try:
+        folder = Path(where).expanduser()
+        return folder if folder.is_dir() else None
+    except (OSError, RuntimeError):  # too long for a path, or the home of nobody
+        return None
 
 
 def locate(where: str, revision: str | None) -> Path:
     """The local folder of a checkpoint: itself if it exists, else a snapshot of the hub id (network or cache)."""
-    folder = Path(where).expanduser()
-    if folder.is_dir():
+    folder = local(where)
+    if folder:
         return folder
     if where.startswith((".", "/", "~")) or where.count("/") != 1:
         raise UsageError(f"checkpoint {where!r}: no such folder (a hub id looks like owner/name)")
@@ -51,6 +61,19 @@ def read_json(file: Path) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise UsageError(f"{file}: holds a {type(body).__name__}, not an object")
     return body
+
+
+def architectures(body: dict[str, Any], file: Path) -> tuple[str, ...]:
+    """The names that a config.json gives to its kind of model; it may give none."""
+    named = body.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+        raise UsageError(f"{file}: architectures is {named!r}, not a list of names")
+    return tuple(named)
+
+
+def whole(value: Any, least: int = 1, most: int = LARGEST) -> TypeGuard[int]:
+    """Whether a value of a config is a number that a size, an id or a count can be."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from xpress_bench.checkpoints import dflash, heads
-from xpress_bench.checkpoints.files import load_into, read_json
+from xpress_bench.checkpoints.files import load_into, read_json, whole
 from xpress_bench.errors import UsageError
 from xpress_bench.targets import Target
 
@@ -47,7 +47,7 @@ def read_config(folder: Path) -> MarkovConfig:
 
 def _size(body: dict[str, Any], key: str, file: Path) -> int:
     value = body.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not whole(value):
         raise UsageError(
             f"{file}: {key} is {value!r}, and a Markov head needs a whole number of at least 1; "
             "correct it, or use --refiner none"

@@ -10,7 +10,7 @@ from torch import nn
 
 from xpress_bench.checkpoints import heads
 from xpress_bench.checkpoints.dflash import refuse_shift
-from xpress_bench.checkpoints.files import load_into, read_json
+from xpress_bench.checkpoints.files import load_into, read_json, whole
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.targets import Target
 
@@ -56,7 +56,7 @@ def read_config(folder: Path) -> HeadConfig:
         )
     }
     for name, value in found.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not whole(value):
             raise UsageError(
                 f"{file}: {name} of the xPress head is {value!r}; "
                 "the keys are xpress_rank, xpress_mlp_hidden, xpress_block_size and xpress_num_passes"

@@ -34,7 +34,7 @@ class Draft:
     tokens [b, N]. logits [b, N, V]: what the tokens were picked from, None if nothing was. hidden [b, 1 + N, H]: the
     drafter's final states, anchor slot included, None if it has none. noise [b, N, V]: the Gumbel noise the tokens were
     picked with, None if they were not sampled. point_mass: the tokens are not a sample of softmax(logits / T) given
-    their prefix, so a verifier must treat them as certain.
+    their prefix, so a verifier must treat them as certain. passes: refinement passes that were really made over it.
     """
 
     tokens: Tensor
@@ -42,6 +42,7 @@ class Draft:
     hidden: Tensor | None = None
     noise: Tensor | None = None
     point_mass: bool = True
+    passes: int = 0
 
     def cut(self, count: int) -> Draft:
         """The first `count` tokens of the draft."""
@@ -80,3 +81,4 @@ DRAFTERS: Registry[DrafterFactory] = Registry("drafters")
 DRAFTERS.add("dflash", "xpress_bench.drafters.block_diffusion:load", "block diffusion over target features (DFlash)")
 DRAFTERS.add("draft_model", "xpress_bench.drafters.draft_model:load", "a small causal LM with the target's tokenizer")
 DRAFTERS.add("prompt_lookup", "xpress_bench.drafters.prompt_lookup:load", "copies what followed the last n-gram")
+DRAFTERS.add("toy", "xpress_bench.drafters.toy:load", "draws every slot from one fixed law; for the toy target")

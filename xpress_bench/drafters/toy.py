@@ -8,8 +8,11 @@ import torch
 from torch import Tensor
 
 from xpress_bench.drafters import Context, Draft
+from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.sampling import Sampling, pick
+from xpress_bench.settings import DrafterSettings
 from xpress_bench.targets import Target
+from xpress_bench.targets.toy import MarkovTarget
 
 
 class ScriptedDrafter:
@@ -47,3 +50,12 @@ class MarginalDrafter(ScriptedDrafter):
         hidden = torch.zeros(1, count + 1, 1, dtype=logits.dtype)
         tokens = pick(logits, sampling.temperature, noise)
         return Draft(tokens, logits, hidden, noise, point_mass=noise is None)
+
+
+def load(settings: DrafterSettings, target: Target, block_size: int | None) -> MarginalDrafter:
+    """The registered drafter `toy`: the mean law of the toy target's rows, the same for every slot."""
+    if not isinstance(target, MarkovTarget):
+        raise MisfitError(f"drafter 'toy' drafts for --target toy, not for {target.name!r}")
+    if settings.params or settings.denoising_steps != 1:
+        raise UsageError("drafter 'toy' has no drafter.params and drafts in one step")
+    return MarginalDrafter(target.logits.softmax(-1).mean(0), block_size or 4)

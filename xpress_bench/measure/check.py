@@ -112,7 +112,8 @@ def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
 def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], turns: int, say: Say) -> None:
     """Run a few prompts once per arm and say how long all `turns` will take and what they could tell apart."""
     picked = spread(prompts, PILOT)
-    requests = Requests(parts.target, parts.tokenizer, parts.arms, picked, clock_for(settings.device))
+    clock = clock_for(settings.device)
+    requests = Requests(parts.target, parts.tokenizer, parts.arms, picked, clock, settings.deadline_s)
     warm_up(requests, replace(settings, warmup=1))
     condition = settings.conditions()[0]
     seconds: dict[str, list[float]] = {}

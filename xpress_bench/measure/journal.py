@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
+import mmap
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
 from xpress_bench.errors import RunError, UsageError
-from xpress_bench.records import JOURNAL, Record, to_line
+from xpress_bench.journals import Record, from_line, to_line
+from xpress_bench.records import JOURNAL, Header
+
+SETTINGS = "settings.json"  # beside the journal: what the child processes of a run read, and whoever resumes it
 
 
-def new_run_folder(out: Path, name: str) -> Path:
-    """Make `out/name`, or `out/name-2` and so on. Raises UsageError if the place cannot be written."""
+def new_run_folder(out: Path, name: str, settings: str) -> Path:
+    """Make `out/name`, or `out/name-2` and so on, with the run's settings (JSON) and an empty journal.
+
+    Raises UsageError if the place cannot be written, RunError if it is full.
+    """
     try:
         out.mkdir(parents=True, exist_ok=True)
         for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
@@ -22,11 +31,39 @@ def new_run_folder(out: Path, name: str) -> Path:
                 folder.mkdir()
             except FileExistsError:
                 continue
+            write_whole(folder / SETTINGS, settings)
             (folder / JOURNAL).touch()
             return folder
     except OSError as error:
         raise UsageError(f"output folder {out}: {error.strerror}; choose another with --out FOLDER") from error
     raise UsageError(f"output folder {out}: holds {name} a thousand times already")
+
+
+def write_whole(file: Path, text: str) -> None:
+    """Write a file so that it holds all of `text` or is not there, whenever the process dies. Raises RunError."""
+    part = file.with_suffix(".part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(file)
+    except OSError as error:
+        raise RunError(f"{file}: {_reason(error)}") from error
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Keep a run for this process, and for the children that are given the descriptor, until the last of them ends.
+
+    Raises UsageError if others have it. A lock goes with its process, so none is ever left behind.
+    """
+    with ExitStack() as stack:
+        try:
+            handle = stack.enter_context((folder / JOURNAL).open("ab"))
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{folder}: another process is measuring into it; wait until it has ended") from error
+        except OSError as error:
+            raise UsageError(f"{folder}: {_reason(error)}") from error
+        yield handle.fileno()
 
 
 class Journal:
@@ -37,8 +74,11 @@ class Journal:
         self._handle: IO[str] | None = None
 
     def __enter__(self) -> Self:
-        _drop_torn_line(self.file)
-        self._handle = self.file.open("a", encoding="utf-8")
+        try:
+            drop_torn_line(self.file)
+            self._handle = self.file.open("a", encoding="utf-8")
+        except OSError as error:
+            raise self._refused(error) from error
         return self
 
     def __exit__(
@@ -56,13 +96,43 @@ class Journal:
             self._handle.write(to_line(record) + "\n")
             self._handle.flush()
         except OSError as error:
-            name = os.strerror(error.errno) if error.errno else str(error)
-            raise RunError(
-                f"{self.file}: {name}; what was written before stays readable with `xpress-bench report`"
-            ) from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: OSError) -> RunError:
+        kept = "what was written before stays readable with `xpress-bench report`"
+        return RunError(f"{self.file}: {_reason(error)}; {kept}")
 
 
-def _drop_torn_line(file: Path) -> None:
-    """A writer that was killed may have left half a line; the next line must not be glued to it."""
-    if file.is_file() and not (held := file.read_bytes()).endswith(b"\n"):
-        os.truncate(file, held.rfind(b"\n") + 1)
+def header_of(folder: Path) -> Header | None:
+    """The header of a run without reading the rest; None as long as nothing is written. Raises XpressError."""
+    file = folder / JOURNAL
+    try:
+        with file.open("rb") as handle:
+            line = handle.readline()
+    except OSError as error:
+        raise RunError(f"{file}: {_reason(error)}") from error
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        header = from_line(line.decode("utf-8"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{file}, line 1: not a journal record ({error})") from error
+    if not isinstance(header, Header):
+        raise UsageError(f"{file}, line 1: a journal starts with its header")
+    return header
+
+
+def drop_torn_line(file: Path) -> int:
+    """Cut the part of a line that a killed writer left, so that the next is not glued to it. Returns its bytes."""
+    size = file.stat().st_size if file.is_file() else 0
+    if not size:
+        return 0
+    with file.open("rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as held:
+        whole = held.rfind(b"\n") + 1
+    if whole < size:
+        os.truncate(file, whole)
+    return size - whole
+
+
+def _reason(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 LINE_EVERY_S = 15.0
+Progress = Callable[[int, int, str], None]  # done, how many in all (0: not known), what comes next
 
 
 @contextmanager
-def progress_for(title: str) -> Iterator[Callable[[int, int, str], None]]:
+def progress_for(title: str) -> Iterator[Progress]:
     """Yields `progress(done, total, what)`; total 0 means a step whose length is not known."""
     if sys.stderr.isatty():
         with _bar(title) as show:
@@ -35,7 +36,7 @@ class _Lines:
 
 
 @contextmanager
-def _bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
+def _bar(title: str) -> Iterator[Progress]:
     from rich.console import Console
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -11,11 +11,21 @@ from typing import Any
 
 import torch
 
+from xpress_bench.errors import UsageError, redact
 from xpress_bench.measure import machine
 from xpress_bench.measure.ready import Ready
 from xpress_bench.parts import Parts
 from xpress_bench.records import Header
-from xpress_bench.settings import Settings
+from xpress_bench.settings import Settings, flat
+
+
+def refuse_secrets(settings: Settings) -> None:
+    """UsageError for a setting that holds a secret: settings are written down as they are, where others read them."""
+    for key, value in flat(asdict(settings)).items():
+        if redact(str(value)) != str(value):
+            raise UsageError(
+                f"setting {key} holds a password or token, and settings are kept with the run: leave it out"
+            )
 
 
 def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> Header:
@@ -25,7 +35,7 @@ def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> 
     return Header(
         run=name,
         created_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-        argv=tuple(argv),
+        argv=tuple(map(redact, argv)),
         settings=asdict(settings) | {"threads": threads},
         settings_sha256=settings.sha256(),
         suite={

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xpress_bench.errors import UsageError
+from xpress_bench.errors import RunError, UsageError, XpressError
 from xpress_bench.measure.clock import clock_for
+from xpress_bench.measure.faults import told
 from xpress_bench.measure.prompts import Prompt, prepare
 from xpress_bench.measure.requests import Requests
 from xpress_bench.parts import Parts, assemble
@@ -29,10 +30,17 @@ class Ready:
 def make_ready(settings: Settings, only: str | None = None) -> Ready:
     """Load what `settings` name, for one arm only if `only` says so. Raises UsageError if no prompt fits."""
     suite = load_suite(settings.suite)
-    parts = assemble(settings, only)
+    try:
+        parts = assemble(settings, only)
+    except XpressError:
+        raise
+    except Exception as error:  # whatever a plug-in or the device raises
+        raise RunError(f"the parts of the run do not load: {told(error)}") from error
     fitting, skipped = prepare(suite, parts.tokenizer, settings.target, parts.target.context, settings.max_new_tokens)
     if not fitting:
         raise UsageError(f"suite {suite.name}: no prompt fits the target; first reason: {skipped[0].reason}")
     prompts = spread(fitting, settings.limit)
-    requests = Requests(parts.target, parts.tokenizer, parts.arms, prompts, clock_for(settings.device))
+    requests = Requests(
+        parts.target, parts.tokenizer, parts.arms, prompts, clock_for(settings.device), settings.deadline_s
+    )
     return Ready(suite, parts, prompts, skipped, requests)

@@ -10,6 +10,7 @@ import torch
 from xpress_bench.decode import Limits, Output, direct, speculative, stop_reason
 from xpress_bench.errors import XpressError
 from xpress_bench.measure.clock import Clock
+from xpress_bench.measure.faults import Guard, deadline, free_memory, told
 from xpress_bench.measure.prompts import Prompt
 from xpress_bench.measure.schedule import Slot
 from xpress_bench.parts import PlannedArm
@@ -23,13 +24,20 @@ class Requests:
     """Runs slots on one target. Arms are found by name, prompts by item and turn."""
 
     def __init__(
-        self, target: Target, tokenizer: Any, arms: tuple[PlannedArm, ...], prompts: Sequence[Prompt], clock: Clock
+        self,
+        target: Target,
+        tokenizer: Any,
+        arms: tuple[PlannedArm, ...],
+        prompts: Sequence[Prompt],
+        clock: Clock,
+        deadline_s: float,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
         self.arms = {planned.arm.name: planned for planned in arms}
         self.prompts = {prompt.key: prompt for prompt in prompts}
         self.clock = clock
+        self.deadline_s = deadline_s
 
     def sampling(self, slot: Slot) -> Sampling:
         """The request's randomness: every arm of a (prompt, seed) gets the same, no two prompts do."""
@@ -40,17 +48,17 @@ class Requests:
         return Limits(prompt.budget, frozenset(self.target.stop_ids))
 
     def run(self, slot: Slot, launch: int) -> Cell:
-        """Measure one slot. A failure becomes a cell with an error and no numbers; the run goes on."""
+        """Measure one slot. A failure becomes a cell with an error and no numbers (`faults`); the run goes on."""
         prompt = self.prompts[slot.key]
         try:
-            output, latency_s = self._timed(slot, prompt)
+            measured = self._measured(*self._timed(slot, prompt), prompt)
         except XpressError:
             raise
         except Exception as error:  # whatever a plug-in or the device raises
-            return self._cell(
-                slot, prompt, launch, error=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            )
-        return self._cell(slot, prompt, launch, **self._measured(output, latency_s, prompt))
+            measured = {"error": told(error)}
+        if "error" in measured:
+            free_memory()
+        return self._cell(slot, prompt, launch, **measured)
 
     def said(self, prompt: Prompt, slot: Slot) -> str:
         """What an arm answers to a prompt, unmeasured; a failure is raised."""
@@ -60,17 +68,21 @@ class Requests:
     def _timed(self, slot: Slot, prompt: Prompt) -> tuple[Output, float]:
         planned, sampling, limits = self.arms[slot.arm], self.sampling(slot), self.limits(prompt)
         ids = torch.tensor([prompt.ids], device=self.target.device)
-        verifier = VERIFIERS.get(slot.condition.verifier)
-        self.clock.synchronize()
-        start = self.clock.now()
-        if planned.drafter is None:
-            output = direct(self.target, ids, limits, sampling, self.clock)
-        else:
-            output = speculative(
-                self.target, planned.drafter, planned.refiners, verifier, ids, limits, sampling, self.clock
-            )
-        self.clock.synchronize()
-        return output, self.clock.now() - start
+        verifier, guard = VERIFIERS.get(slot.condition.verifier), Guard()
+        target = guard.target(self.target)
+        drafter = None if planned.drafter is None else guard.drafter(planned.drafter)
+        refiners = [guard.refiner(refiner) for refiner in planned.refiners]
+        with deadline(self.deadline_s):
+            self.clock.synchronize()
+            start = self.clock.now()
+            if drafter is None:
+                output = direct(target, ids, limits, sampling, self.clock)
+            else:
+                output = speculative(target, drafter, refiners, verifier, ids, limits, sampling, self.clock)
+            self.clock.synchronize()
+            latency_s = self.clock.now() - start
+        guard.refuse()
+        return output, latency_s
 
     def _measured(self, output: Output, latency_s: float, prompt: Prompt) -> dict[str, Any]:
         seconds = self.clock.seconds
@@ -103,6 +115,7 @@ class Requests:
             committed=tuple(each.committed for each in rounds),
             drafts=tuple(each.draft for each in rounds),
             refined=tuple(each.refined for each in rounds) if any(each.refined for each in rounds) else (),
+            passes=tuple(each.passes for each in rounds) if any(each.passes for each in rounds) else (),
             draft_s=tuple(round(seconds(one[0], one[1]), 7) for one in stamps),
             refine_s=tuple(round(seconds(one[1], one[2]), 7) for one in stamps),
             verify_s=tuple(round(seconds(one[2], one[3]), 7) for one in stamps),

@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from xpress_bench.measure.journal import write_whole
 from xpress_bench.measure.prompts import Prompt, render, too_long
 from xpress_bench.measure.ready import Ready
 from xpress_bench.measure.requests import Requests
@@ -34,11 +35,12 @@ def with_later_turns(ready: Ready, settings: Settings, folder: Path) -> Ready:
         skipped += left
     told = {item: answers for item, answers in made.items() if answers}
     if told:
-        file.write_text(json.dumps(told, ensure_ascii=False, indent=1), encoding="utf-8")
+        write_whole(file, json.dumps(told, ensure_ascii=False, indent=1))
     if not later and not skipped:
         return ready
     parts, prompts = ready.parts, [*ready.prompts, *later]
-    requests = Requests(parts.target, parts.tokenizer, parts.arms, prompts, ready.requests.clock)
+    clock = ready.requests.clock
+    requests = Requests(parts.target, parts.tokenizer, parts.arms, prompts, clock, settings.deadline_s)
     return replace(ready, prompts=prompts, skipped=[*ready.skipped, *skipped], requests=requests)
 
 

@@ -30,12 +30,12 @@ class Requests:
     @property
     def stepped(self) -> list[Cell]:
         """Those that took a verify step: none of direct generation."""
-        return [cell for cell in self.cells if cell.steps.committed]
+        return [cell for cell in self.cells if cell.steps.tally.steps]
 
     @property
     def drafts(self) -> int:
         """Draft tokens of a whole block; the longest offer where the arm has no block size."""
-        longest = max((max(cell.steps.offered) for cell in self.stepped), default=0)
+        longest = max((cell.steps.tally.longest for cell in self.stepped), default=0)
         return self.arm.block_size - 1 if self.arm.block_size else longest
 
     @property

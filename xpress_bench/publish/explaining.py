@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from xpress_bench.analyse.digits import NONE, shown
-from xpress_bench.analyse.explain import RULES, Evidence, Finding, examine, judge
+from xpress_bench.analyse.digits import NONE, shown, significant
+from xpress_bench.analyse.evidence import Evidence, examine
+from xpress_bench.analyse.explain import RULES, Finding, judge
 from xpress_bench.analyse.intervals import Measure, Unknown
+from xpress_bench.analyse.law import LEVEL
 from xpress_bench.analyse.ledger import Slot, Truncation, right_by_slot, truncation
 from xpress_bench.analyse.reduce import Selection, select
 from xpress_bench.analyse.score import Scorable
@@ -90,22 +93,68 @@ def _row(slot: Slot) -> tuple[str, ...]:
 
 def _diagnostics(selection: Selection, evidence: Sequence[Evidence]) -> Iterator[Line]:
     for one in evidence:
-        name, kept = one.one.arm.name, one.ledger
-        right = right_by_slot(selection.of(name))
+        right = right_by_slot(selection.of(one.one.arm.name))
         if not isinstance(right, Unknown):
-            yield "right at the position", f"{name}, raw drafts by slot: {', '.join(map(_percent, right))}"
-        if one.one.arm.refiner is None:
-            continue
-        if isinstance(kept, Unknown):
-            yield "not known", f"{name}, what refinement did: {kept.reason}"
-            continue
-        yield "gain", f"{name}: {shown(kept.gain)} accepted tokens per step, {shown(kept.gain_per_ms)} per refiner ms"
-        for what, value in (("which passes mattered", kept.passes), ("calibration", kept.confidence)):
-            if isinstance(value, Unknown):
-                yield "not known", f"{name}, {what}: {value.reason}"
+            slots = ", ".join(map(_percent, right))
+            yield "right at the position", f"{one.one.arm.name}, raw drafts by slot: {slots}"
+        yield from _refinement(one)
+    curves = {one.one.arm.drafter: one for one in reversed(evidence)}  # the first arm of each drafter
+    for one in evidence:
+        yield from _calibration(one, curve=curves[one.one.arm.drafter] is one)
+    for one in evidence:
+        yield from _law(one)
+    yield from _unknowns(evidence)
     if _ledgers(evidence):
         yield "judged", "right is what the output has at the same position, whatever stands before it"
         yield "judged", "extended and cut count accepted prefixes, which refinement made longer or shorter at a slot"
+
+
+def _refinement(one: Evidence) -> Iterator[Line]:
+    name, kept = one.one.arm.name, one.ledger
+    if not isinstance(kept, Unknown):
+        yield "gain", f"{name}: {shown(kept.gain)} accepted tokens per step, {shown(kept.gain_per_ms)} per refiner ms"
+    for at in () if isinstance(one.passes, Unknown) else one.passes:
+        accepted = f"{name}, after pass {at.number}: {shown(at.accepted)} accepted per step"
+        per_ms = f", {shown(at.gain_per_ms)} per ms" if at.cost_s else ""
+        change = f"; gain {shown(at.gain)}{per_ms}; {at.repaired} tokens repaired, {at.broken} broken"
+        yield "passes", accepted + (change if at.number else "")
+
+
+def _calibration(one: Evidence, curve: bool) -> Iterator[Line]:
+    """How sure the drafter is of its raw drafts; the reliability `curve` is much alike in all arms that share it."""
+    name, found = one.one.arm.name, one.calibration
+    if isinstance(found, Unknown):
+        return
+    error = f"expected calibration error {found.error:.3f}, confidence less share right {shown(found.excess)}"
+    yield "calibration", f"{name}: {error}; of raw drafts up to the first wrong token of a block"
+    for group in found.bins if curve else ():
+        right = f"{shown(group.right, 100)} % of {count(group.tokens, 'token')} right"
+        where = f"{name}, confidence {group.low:.1f} to {group.high:.1f}, mean {group.confidence:.2f}"
+        yield "calibration", f"{where}: {right}"
+
+
+def _unknowns(evidence: Sequence[Evidence]) -> Iterator[Line]:
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for one in evidence:
+        asked: dict[str, object] = {"calibration": one.calibration} if one.one.arm.drafter else {}
+        if one.one.arm.refiner:
+            asked |= {"what refinement did": one.ledger, "which passes mattered": one.passes}
+        if one.of.condition.verifier == "rejection" and one.one.arm.drafter:
+            asked["draft law"] = one.law
+        for what, value in asked.items():
+            if isinstance(value, Unknown):
+                groups[value.reason].append(f"{what} ({one.one.arm.name})")
+    for reason, whats in groups.items():
+        yield "not known", f"{', '.join(whats)}: {reason}"
+
+
+def _law(one: Evidence) -> Iterator[Line]:
+    name, found = one.one.arm.name, one.law
+    if isinstance(found, Unknown):
+        return
+    outcome = f"refuted, p below {LEVEL}" if found.refuted else f"not refuted, p {significant(found.p_value, 2)}"
+    where = f"{found.tokens} tokens stand at {found.place:.3f} of their law on average, 0.5 expected"
+    yield "draft law", f"{name}: {outcome}; {where}"
 
 
 def _percent(share: Measure) -> str:

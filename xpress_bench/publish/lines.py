@@ -35,6 +35,8 @@ def closing_lines(summary: Summary) -> Iterator[Line]:
         yield "skipped", f"{count(len(prompts), 'prompt')}: {reason} ({named(prompts)})"
     if not summary.complete:
         yield "incomplete", "the journal has no footer that says it is complete: the run did not end by itself"
+    for note in summary.notes:
+        yield "sitting", note
     yield "run", f"{summary.folder}/"
     yield "next", f"xpress-bench report {summary.folder} --by category"
 

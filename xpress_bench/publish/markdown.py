@@ -46,7 +46,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _lines(lines: Iterable[Line]) -> str:
-    return "\n".join(f"- {label}: {_escaped(text)}" for label, text in lines)
+    return "\n".join(f"- {_escaped(label)}: {_escaped(text)}" for label, text in lines)
 
 
 def _escaped(text: str) -> str:

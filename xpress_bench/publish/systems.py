@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import chain
-from statistics import fmean
 
 import numpy as np
 
@@ -21,22 +19,42 @@ from xpress_bench.analyse.summary import DIRECT
 from xpress_bench.publish.columns import Columns, Requests, Value, mean, ratio, text, value
 from xpress_bench.records import Cell
 
-Rounds = list[tuple[int, int, int]]  # offered, accepted, committed of each verify step
+Rounds = Counter[tuple[int, int, int]]  # offered, accepted, committed of a verify step -> how many there were
 IS_BASE = "direct is the baseline"
 NOT_TIMED = "not every request was timed"
 
 
 def _rounds(cells: Iterable[Cell], before_stop: bool = False) -> Rounds:
     """The verify steps; `before_stop` with what was accepted before stop rules, where the journal tells."""
-    found: Rounds = []
-    for steps in (cell.steps for cell in cells):
-        accepted = steps.matched if before_stop and steps.matched else steps.accepted
-        found += zip(steps.offered, accepted, steps.committed, strict=True)
+    found: Rounds = Counter()
+    for rounds, requests in Counter(cell.steps.tally.rounds for cell in cells).items():
+        for (offered, accepted, committed, matched), steps in rounds:
+            cut = accepted if matched is None or not before_stop else matched
+            found[offered, cut, committed] += steps * requests
     return found
 
 
-def _committed(cells: Iterable[Cell]) -> list[int]:
-    return [committed for cell in cells for committed in cell.steps.committed]
+def _lengths(cells: Iterable[Cell]) -> Counter[int]:
+    """How many verify steps committed so many tokens."""
+    found: Counter[int] = Counter()
+    for (_, _, committed), steps in _rounds(cells).items():
+        found[committed] += steps
+    return found
+
+
+def _mean_length(cells: Iterable[Cell]) -> float:
+    lengths = _lengths(cells)
+    return ratio(_total(lengths), lengths.total())
+
+
+def _total(sizes: Counter[int]) -> int:
+    return sum(size * count for size, count in sizes.items())
+
+
+def _sums(rounds: Rounds) -> tuple[int, int, int]:
+    """Offered, accepted and committed over all steps."""
+    offered, accepted, committed = (sum(kind[at] * steps for kind, steps in rounds.items()) for at in range(3))
+    return offered, accepted, committed
 
 
 def _stopped(accepted: int, committed: int) -> bool:
@@ -45,18 +63,20 @@ def _stopped(accepted: int, committed: int) -> bool:
 
 def _unseen(one: Requests) -> int:
     """Draft tokens that may have been accepted behind the output limit, in older journals also behind a stop id."""
-    whole = all(cell.steps.matched for cell in one.stepped)
+    whole = all(matched is not None for cell in one.stepped for (*_, matched), _ in cell.steps.tally.rounds)
     return sum(
-        one.drafts - accepted
-        for offered, accepted, committed in _rounds(one.stepped, before_stop=True)
+        (one.drafts - accepted) * steps
+        for (offered, accepted, committed), steps in _rounds(one.stepped, before_stop=True).items()
         if accepted < one.drafts and (accepted == offered or (not whole and _stopped(accepted, committed)))
     )
 
 
 def _cut_offers(one: Requests, rounds: Rounds) -> str | None:
     """Why a loop that offers whole blocks beyond the output limit would have offered more than this one."""
-    short = sum(offered < one.drafts for offered, *_ in rounds)
-    reason = f"{short} of {len(rounds)} steps offer fewer than {one.drafts} drafts, which the output limit may have cut"
+    short = sum(steps for (offered, *_), steps in rounds.items() if offered < one.drafts)
+    reason = (
+        f"{short} of {rounds.total()} steps offer fewer than {one.drafts} drafts, which the output limit may have cut"
+    )
     return f"{reason}; it offers whole blocks there" if short else None
 
 
@@ -64,7 +84,7 @@ def _overshoot(cells: Sequence[Cell]) -> str | None:
     """Why a loop that goes past the output limit and counts what it finds there has other lengths."""
     ended = sum(cell.stop_reason in ("length", "context") for cell in cells)
     reason = f"{ended} of {len(cells)} requests end at the output limit, which its loop overshoots and counts"
-    return f"{reason}; without that the mean length is {mean(_committed(cells)):.2f}" if ended else None
+    return f"{reason}; without that the mean length is {_mean_length(cells):.2f}" if ended else None
 
 
 def vllm(one: Requests) -> Columns:
@@ -88,7 +108,7 @@ def _spread(what: str, values: Sequence[float]) -> Columns:
 
 def _vllm_acceptance(one: Requests) -> Columns:
     rounds = _rounds(one.stepped, before_stop=True)
-    taken, offered, accepted = len(rounds), sum(p for p, _, _ in rounds), sum(a for _, a, _ in rounds)
+    taken, (offered, accepted, _) = rounds.total(), _sums(rounds)
     length, highest = 1 + ratio(accepted, taken), 1 + ratio(accepted + _unseen(one), taken)
     beyond = "it counts on behind a stop id and the output limit, where the journal does not say what was accepted"
     bounds = f"{beyond}; the acceptance length is from {length:.2f} to {highest:.2f}"
@@ -97,24 +117,23 @@ def _vllm_acceptance(one: Requests) -> Columns:
     columns: Columns = {
         "Acceptance rate (%)": value(100 * ratio(accepted, offered), ".2f", lost, short),
         "Acceptance length": value(length, ".2f", lost),
-        "Drafts": value(taken, "d", None if all(p for p, _, _ in rounds) and taken else short),
+        "Drafts": value(taken, "d", None if all(p for p, *_ in rounds) and taken else short),
         "Draft tokens": value(offered, "d", short),
         "Accepted tokens": value(accepted, "d", lost),
     }
     for at in range(one.drafts):
-        columns[f"Position {at}"] = value(100 * ratio(sum(a > at for _, a, _ in rounds), taken), ".2f", lost)
+        columns[f"Position {at}"] = value(
+            100 * ratio(sum(n for (_, a, _), n in rounds.items() if a > at), taken), ".2f", lost
+        )
     return columns
 
 
 def sglang(one: Requests) -> Columns:
     """Of `meta_info` of each request, their mean; and what SpecForge makes of them."""
-    cells, taken = one.stepped, len(_rounds(one.stepped))
+    cells, taken = one.stepped, _rounds(one.stepped).total()
     cut = "how it counts a draft that a stop id or the output limit cuts is not known" if _unseen(one) else None
-    lengths = [ratio(len(cell.ids), len(cell.steps.committed)) for cell in cells]
-    rates = [
-        ratio(sum(a for _, a, _ in _rounds([cell], before_stop=True)), len(cell.steps.committed) * one.drafts)
-        for cell in cells
-    ]
+    lengths = [ratio(len(cell.ids), cell.steps.tally.steps) for cell in cells]
+    rates = [ratio(_sums(_rounds([cell], before_stop=True))[1], cell.steps.tally.steps * one.drafts) for cell in cells]
     return {
         "completion_tokens": value(sum(len(cell.ids) for cell in one.cells), "d", one.unanswered),
         "spec_verify_ct": value(taken, "d", one.no_step),
@@ -132,7 +151,7 @@ def spec_bench(one: Requests) -> Columns:
     over = None if direct else _overshoot(cells)
     rates = _question_rates(cells)
     base = f"it tokenises the baseline's cleaned text again to count its tokens; no tokenizer here{_neighbour(one)}"
-    tokens = float(bool(cells)) if direct else mean(_committed(cells))
+    tokens = float(bool(cells)) if direct else _mean_length(cells)
     return {
         "#Mean accepted tokens": value(tokens, ".2f", None if tokens else NO_STEP, over),
         "Tokens per second": value(mean(rates), ".2f", over, None if rates else NOT_TIMED),
@@ -167,15 +186,14 @@ def dflash(one: Requests) -> Columns:
     other = None if _keys(direct) == _keys(one.cells) else "direct and this arm answered different requests"
     stepless = len(one.cells) - len(one.stepped)
     nan = f"{stepless} of {len(one.cells)} requests took no verify step, and its mean is NaN then" if stepless else None
-    lengths = _committed(one.stepped)
-    shares = [100 * ratio(lengths.count(size), len(lengths)) for size in range(one.drafts + 2)]
+    lengths = _lengths(one.stepped)
+    shares = [100 * ratio(lengths[size], lengths.total()) for size in range(one.drafts + 2)]
+    means = (ratio(tally.committed, tally.steps) for tally in (cell.steps.tally for cell in one.stepped))
     return {
         "Baseline throughput": value(ratio(1, base_s), ".2f", no_base),
         "DFlash throughput": value(ratio(1, arm_s), ".2f", base, no_time),
         "Decoding speedup": value(ratio(base_s, arm_s), ".2f", base, no_base, no_time, other),
-        "Average Acceptance length": value(
-            mean(fmean(cell.steps.committed) for cell in one.stepped), ".2f", base, one.no_step, nan
-        ),
+        "Average Acceptance length": value(mean(means), ".2f", base, one.no_step, nan),
         "Acceptance length histogram": text(" ".join(f"{share:.1f}%" for share in shares), base, one.no_step),
     }
 
@@ -193,9 +211,15 @@ def _keys(cells: Iterable[Cell]) -> set[tuple[int, str, int, int, int]]:
 def deepspec(one: Requests) -> Columns:
     """The row of a data set; it runs first turns only."""
     cells = [cell for cell in one.stepped if cell.turn == 1]
-    whole = [each for each in _rounds(cells) if not _stopped(*each[1:])]
-    rounds = [(c if _stopped(a, c) else p, min(a, c), c) for p, a, c in _rounds(cells)]  # offers end at a stop id
-    taken, proposed, committed = len(rounds), sum(p for p, _, _ in rounds), sum(c for _, _, c in rounds)
+    whole: Rounds = Counter()
+    rounds: Rounds = Counter()
+    for (offered, accepted, committed), steps in _rounds(cells).items():
+        if _stopped(accepted, committed):  # offers end at a stop id
+            rounds[committed, min(accepted, committed), committed] += steps
+        else:
+            whole[offered, accepted, committed] += steps
+    rounds.update(whole)
+    taken, (proposed, _, committed) = rounds.total(), _sums(rounds)
     over = one.no_offer or (None if rounds else NO_STEP) or _overshoot([cell for cell in one.cells if cell.turn == 1])
     cut = _cut_offers(one, whole)
     columns: Columns = {
@@ -204,9 +228,9 @@ def deepspec(one: Requests) -> Columns:
         "verify_rate": value(ratio(committed, proposed + taken), ".4f", over, cut),
     }
     for at in range(one.drafts):
-        offers = sum(p > at for p, _, _ in rounds)
+        offers = sum(n for (p, _, _), n in rounds.items() if p > at)
         none = None if offers else "no block offers so many before a stop id"
-        rate = ratio(sum(a > at for _, a, _ in rounds), offers)
+        rate = ratio(sum(n for (_, a, _), n in rounds.items() if a > at), offers)
         columns[f"accept_rate@{at}"] = value(rate, ".4f", over, cut, none)
     return columns
 
@@ -214,14 +238,23 @@ def deepspec(one: Requests) -> Columns:
 def specdec_bench(one: Requests) -> Columns:
     """`acceptance_rate.json`, and of `timing.json` the mean that the time to the first token is part of."""
     turns = [chunks(cell) for cell in one.cells]
-    empty = f"{turns.count([])} of {len(turns)} requests output nothing but a stop id, and it divides by 0"
-    mute = empty if [] in turns else one.unanswered
+    empty = (
+        f"{sum(not turn for turn in turns)} of {len(turns)} requests output nothing but a stop id, and it divides by 0"
+    )
+    mute = one.unanswered if all(turns) else empty
     nothing = None if any(turns) else mute
     return {
-        "Average_AL": value(mean(map(mean, turns)), ".4f", mute),
-        **_chunk_shares(Counter(chain.from_iterable(turns)), nothing),
+        "Average_AL": value(mean(ratio(_total(turn), turn.total()) for turn in turns), ".4f", mute),
+        **_chunk_shares(_together(turns), nothing),
         "Request Generation Step Time": _chunk_time(one.cells),
     }
+
+
+def _together(turns: Iterable[Counter[int]]) -> Counter[int]:
+    found: Counter[int] = Counter()
+    for turn in turns:
+        found.update(turn)
+    return found
 
 
 def _chunk_shares(sizes: Counter[int], nothing: str | None) -> Columns:
@@ -238,9 +271,10 @@ def _chunk_shares(sizes: Counter[int], nothing: str | None) -> Columns:
 
 def _chunk_time(cells: Sequence[Cell]) -> Value:
     """Mean seconds between chunks, the time to the first one counted as one of them."""
-    streamed = [cell for cell in cells if len(chunks(cell)) > 1]
-    alone = sum(len(chunks(cell)) <= len(cell.steps.committed or cell.ids[1:]) for cell in streamed)
+    counts = [chunks(cell).total() for cell in cells]
+    streamed = [(cell, count) for cell, count in zip(cells, counts, strict=True) if count > 1]
+    alone = sum(count <= (cell.steps.tally.steps or len(cell.ids) - 1) for cell, count in streamed)
     lost = f"{alone} of {len(streamed)} requests end in a chunk of nothing but a stop id, whose time it leaves out"
-    latency_s = sum(cell.latency_s or 0.0 for cell in streamed)
-    untimed = None if streamed and all(cell.latency_s for cell in streamed) else NOT_TIMED
-    return value(ratio(latency_s, sum(map(len, map(chunks, streamed)))), ".4f", lost if alone else None, untimed)
+    latency_s = sum(cell.latency_s or 0.0 for cell, _ in streamed)
+    untimed = None if streamed and all(cell.latency_s for cell, _ in streamed) else NOT_TIMED
+    return value(ratio(latency_s, sum(count for _, count in streamed)), ".4f", lost if alone else None, untimed)

@@ -57,7 +57,8 @@ class Markov:
             previous = pick(logits, sampling.temperature, noise)
             tokens.append(previous)
             corrected.append(logits)
-        return replace(draft, tokens=torch.cat(tokens, dim=1), logits=torch.cat(corrected, dim=1))
+        walked = torch.cat(tokens, dim=1), torch.cat(corrected, dim=1)
+        return replace(draft, tokens=walked[0], logits=walked[1], passes=draft.passes + 1)
 
 
 def load(settings: RefinerSettings, target: Target, drafter: Drafter) -> Markov:

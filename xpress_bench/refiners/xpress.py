@@ -102,15 +102,16 @@ class XPress:
         if draft.logits is None or draft.hidden is None:
             raise MisfitError("xpress needs a drafter with hidden states and logits, such as dflash")
         shared, folded = self.head.block_part(draft.hidden), self.head.mix.folded(draft.hidden.shape[1])
-        tokens, logits = draft.tokens, draft.logits
-        for _ in range(self.passes):
+        tokens, logits, made = draft.tokens, draft.logits, 0
+        while made < self.passes:
+            made += 1
             before = torch.cat([context.previous[:, None], context.anchor[:, None], tokens[:, :-1]], dim=1)
             logits = draft.logits + self.head.bias(shared, before, folded)[:, 1:]
             settled = tokens
             tokens = pick(logits, sampling.temperature, draft.noise)
             if tokens.device.type == "cpu" and torch.equal(tokens, settled):
                 break
-        return replace(draft, tokens=tokens, logits=logits)
+        return replace(draft, tokens=tokens, logits=logits, passes=draft.passes + made)
 
 
 def load(settings: RefinerSettings, target: Target, drafter: Drafter) -> XPress:

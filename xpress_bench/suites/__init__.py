@@ -8,6 +8,8 @@ downloaded (`public`); a dataset is named as hf:owner/name (`hub`).
 from __future__ import annotations
 
 import json
+import reprlib
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,11 @@ from xpress_bench.suites.joined import join, smoke
 __all__ = ["DEFAULT_BUDGET", "GROUPED_BY", "SUITES", "Item", "Suite", "digest", "folder", "load_suite", "spread"]
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".json", ".json.gz")
+MAX_SETTINGS_BYTES = 100_000
 ALL, SMOKE = "all", "smoke"  # every suite of the package, whole and by its smoke list
 SUITES: Registry[Path] = Registry("suites")
+_SHORT = reprlib.Repr()  # aliases of YAML can stand for far more text than the file has
+_SHORT.maxlevel = 2
 
 
 def folder() -> Path:
@@ -67,7 +72,9 @@ def load_suite(name: str) -> Suite:
         raise UsageError(f"suite {name[:80]!r}: {error.__class__.__name__}, this is no path") from error
     if name in (ALL, SMOKE) or ("," in name and not exists):
         parts = list(map(load_suite, _names(name)))
-        return join(name, list(map(smoke, parts)) if name == SMOKE else parts)
+        if name == SMOKE:
+            parts = list(map(smoke, parts))
+        return join(name if name in SUITES else ",".join(part.name for part in parts), parts)
     if exists or name.endswith(ENDINGS):
         return _theirs(file)
     raise UsageError(f"{SUITES.unknown(name)}; a file of your own is given as FILE.jsonl, a dataset as hf:owner/name")
@@ -112,50 +119,67 @@ def _read(file: Path) -> tuple[list[jsonl.Row], str]:
 
 
 def _with_settings(suite: Suite, file: Path) -> Suite:
-    """The suite with what the YAML file beside `file` says, if there is one."""
-    how = _how(file.with_name(f"{jsonl.stem(file)}.suite.yaml"))
+    """The suite with what the YAML file beside `file` says, if there is one. UsageError naming file and setting."""
+    beside = file.with_name(f"{jsonl.stem(file)}.suite.yaml")
+    how = _how(beside)
+
+    def said(key: str, fits: Callable[[Any], bool], wanted: str) -> Any:
+        value = how.get(key)
+        if value is None or fits(value):
+            return value
+        raise UsageError(f"{beside}: suite setting {key!r} is {_SHORT.repr(value)}: give {wanted}")
+
+    report = said("report", lambda value: _by(value) in GROUPED_BY, f"'by: FIELD', one of {', '.join(GROUPED_BY)}")
     return replace(
         suite,
-        budgets=suite.budgets | _table(how, "output_budget", int),
-        scorers=_table(how, "scorers", str),
-        parity_margin=how.get("parity_margin"),
-        smoke=tuple(how.get("smoke", ())),
-        turns=_turns(how),
-        report_by=_report_by(how),
+        budgets=suite.budgets
+        | (said("output_budget", _table(_whole), "a whole number of at least 1 per category") or {}),
+        scorers=said("scorers", _table(_text), "the name of a scorer per category or answer type") or {},
+        parity_margin=said("parity_margin", _share, "the loss of score that is allowed, from 0 to 1"),
+        smoke=tuple(said("smoke", _texts, "a list of ids") or ()),
+        turns=said("turns", _whole, "a whole number of at least 1"),
+        report_by=_by(report),
     )
 
 
 def _how(file: Path) -> dict[str, Any]:
+    """The table in a YAML file, empty if there is no file."""
     if not file.is_file():
         return {}
     import yaml
 
     try:
-        body = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        if file.stat().st_size > MAX_SETTINGS_BYTES:
+            raise UsageError(f"{file}: larger than {MAX_SETTINGS_BYTES} bytes, these are no settings of a suite")
+        body = yaml.safe_load(file.read_bytes())
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that there is not
         raise UsageError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
+    except OSError as error:
+        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from error
     if not isinstance(body, dict):
         raise UsageError(f"{file}: holds no table of settings")
     return body
 
 
-def _table(how: dict[str, Any], key: str, kind: type[Any]) -> dict[str, Any]:
-    table = how.get(key) or {}
-    if not isinstance(table, dict) or not all(isinstance(value, kind) and value for value in table.values()):
-        raise UsageError(f"suite setting {key!r} is {table!r}: give one {kind.__name__} per category")
-    return table
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
-def _report_by(how: dict[str, Any]) -> str | None:
-    report = how.get("report") or {}
-    field = report.get("by") if isinstance(report, dict) else report
-    if field is None or field in GROUPED_BY:
-        return field
-    raise UsageError(f"suite setting 'report: by' is {field!r}: choose one of {', '.join(GROUPED_BY)}")
+def _share(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-def _turns(how: dict[str, Any]) -> int | None:
-    turns = how.get("turns")
-    if turns is None or (isinstance(turns, int) and not isinstance(turns, bool) and turns >= 1):
-        return turns
-    raise UsageError(f"suite setting 'turns' is {turns!r}: give a whole number of at least 1")
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+def _texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_text, value))
+
+
+def _table(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, dict) and all(map(_text, value)) and all(map(fits, value.values()))
+
+
+def _by(report: Any) -> Any:
+    return report.get("by") if isinstance(report, dict) else report

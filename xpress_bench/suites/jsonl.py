@@ -21,6 +21,8 @@ from xpress_bench.errors import UsageError
 from xpress_bench.suites.items import Item
 
 MAX_LINE_BYTES = 4_000_000
+MAX_LINES = 1_000_000
+MAX_BYTES = 1_000_000_000  # of all lines, unpacked: a gzip file of a megabyte can hold a thousand times as much
 MAX_LIST_BYTES = 100_000_000
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
@@ -148,10 +150,14 @@ def _rows(stream: io.BufferedIOBase, file: Path, tell: Callable[[bytes], None]) 
             yield from (_row(file, "record", number, record) for number, record in enumerate(records, start=1))
             return
         stream = io.BytesIO(raw)
+    left = MAX_BYTES
     for number in count(1):
         line = stream.readline(len(BOM) + MAX_LINE_BYTES + 1)
         if not line:
             return
+        left -= len(line)
+        if left < 0 or number > MAX_LINES:
+            raise UsageError(f"{file}: more than {MAX_LINES} lines or {MAX_BYTES} bytes; give fewer prompts")
         tell(line)
         line = line.removeprefix(BOM if number == 1 else b"").removesuffix(b"\n")
         where = f"{file}, line {number}"

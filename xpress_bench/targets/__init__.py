@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Target(Protocol):
     """A causal language model that owns its cache. Rows [b]; only batch 1 is measured for now.
 
-    Between calls the cache holds every committed token but the last, the anchor.
+    Between calls the cache holds every committed token but the last, the anchor. One that is no transformers model
+    brings its tokenizer as an attribute `tokenizer`.
     """
 
     name: str
@@ -53,3 +54,4 @@ TargetFactory = Callable[[TargetSettings, "str", "str"], Target]  # settings, de
 
 TARGETS: Registry[TargetFactory] = Registry("targets")
 TARGETS.add("embedded", "xpress_bench.targets.hf:embedded", "small Qwen3 model that ships with the package")
+TARGETS.add("toy", "xpress_bench.targets.toy:load", "Markov chain over bytes with a known law, for tests and plug-ins")

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from xpress_bench.errors import UsageError
+from xpress_bench.settings import TargetSettings
+
+BYTES = 256
 
 
 class ToyTarget:
@@ -89,3 +97,37 @@ class MarkovTarget(ToyTarget):
 
     def row(self, prefix: list[int]) -> Tensor:
         return self.logits[prefix[-1]]
+
+
+class ByteTokenizer:
+    """One id per byte of UTF-8; no chat template."""
+
+    chat_template = None
+    name_or_path = "toy"
+
+    def __call__(self, text: str) -> dict[str, list[int]]:
+        return {"input_ids": list(text.encode())}
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        return bytes(ids).decode("latin-1")
+
+    def get_vocab(self) -> dict[str, int]:
+        return {f"<{byte}>": byte for byte in range(BYTES)}
+
+
+class ToyChain(MarkovTarget):
+    """The target `toy`: every byte is followed by a few others, with probabilities that are the same everywhere."""
+
+    tokenizer = ByteTokenizer()
+
+    def __init__(self) -> None:
+        generator = torch.Generator().manual_seed(0)
+        own, popular = (torch.rand(rows, BYTES, dtype=torch.float64, generator=generator) for rows in (BYTES, 1))
+        super().__init__((8 * (own.pow(8) + popular.pow(8))).softmax(-1), stop_ids=(0,), context=4096)
+
+
+def load(settings: TargetSettings, device: str, dtype: str) -> ToyChain:
+    """The registered target `toy`: float64 on a CPU, whatever `dtype` says of others."""
+    if device != "cpu":
+        raise UsageError(f"device {device!r}: the toy target runs on cpu")
+    return ToyChain()

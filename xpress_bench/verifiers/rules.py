@@ -64,8 +64,8 @@ def _leading(agrees: Tensor) -> Tensor:
 def _gather(probabilities: Tensor, chosen: Tensor) -> Tensor:
     """Probability [b, N] of ids [b, N, 1]; an id outside the vocabulary has none (C27)."""
     vocab_size = probabilities.shape[-1]
-    inside = chosen < vocab_size
-    return (probabilities.gather(-1, chosen.clamp_max(vocab_size - 1)) * inside)[..., 0]
+    inside = (chosen >= 0) & (chosen < vocab_size)
+    return (probabilities.gather(-1, chosen.clamp(0, vocab_size - 1)) * inside)[..., 0]
 
 
 def _over(q: Tensor, vocab_size: int) -> Tensor:

@@ -1,0 +1,75 @@
+"""The report command: its formats and the folder it writes."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from xpress_bench.cli import main
+from xpress_bench.journals import to_line
+
+sys.path.append(str(Path(__file__).parent / "analyse"))  # for runs.py, the fake journals
+
+from runs import exact_study, run
+
+
+@pytest.fixture
+def folder(tmp_path):
+    journal = run(exact_study())
+    header = replace(journal.header, settings=journal.header.settings | {"suite": "gone.jsonl"})
+    (tmp_path / "r1").mkdir()
+    lines = "\n".join(map(to_line, [header, *journal.cells, journal.footer]))
+    (tmp_path / "r1" / "journal.jsonl").write_text(f"{lines}\n", encoding="utf-8")
+    return tmp_path / "r1"
+
+
+@pytest.mark.parametrize(
+    ("layout", "start"),
+    [("latex", "% needs "), ("csv", "run,condition,group,"), ("html", "<!DOCTYPE html>"), ("markdown", "xpress-bench")],
+)
+def test_formats(folder, capsys, layout, start):
+    assert main(["report", str(folder), "--format", layout]) == 0
+    assert capsys.readouterr().out.startswith(start)
+
+
+def test_plot_writes_a_folder_beside_the_journal(folder, capsys):
+    assert main(["report", str(folder), "--plot"]) == 0
+    found = {path.relative_to(folder / "report").as_posix() for path in (folder / "report").rglob("*.*")}
+    assert {"report.html", "report.md", "report.tex"} <= found
+    assert {f"tables/{name}.csv" for name in ("measures", "stage_times", "acceptance", "memory")} <= found
+    assert {f"plots/speed-ups.{layout}" for layout in ("svg", "pdf", "png")} <= found
+    steps = (folder / "report/tables/acceptance.csv").read_text(encoding="utf-8").splitlines()
+    assert len(steps) == 1 + 2 * 32 * 3 * 3  # a header; arms, prompts, repeats, steps
+    assert "wrote" in capsys.readouterr().err
+
+
+def test_plot_of_several_runs_has_a_folder_each(folder, tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr("xpress_bench.publish.folder.write", lambda out, _: written.append(out))
+    (tmp_path / "r2").mkdir()
+    (tmp_path / "r2/journal.jsonl").write_bytes((folder / "journal.jsonl").read_bytes())
+    words = ["report", str(folder), str(tmp_path / "r2"), "--plot"]
+    assert main(words) == main([*words, "out"]) == 0
+    assert written == [folder / "report", tmp_path / "r2/report", Path("out/r1"), Path("out/r2")]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--report-as", "vllm", "--format", "csv"], "of the plain report only; choose --format terminal"),
+        (["--together", "--format", "html"], "of the plain report only"),
+        (["--together", "--by", "category"], "not allowed with argument"),
+        (["{folder}", "--format", "html"], "html is the page of one run"),
+        (["--plot", "{folder}/journal.jsonl"], "name a folder that can be written"),
+    ],
+)
+def test_mistakes_are_one_line(folder, capsys, words, told):
+    assert main(["report", str(folder), *(word.format(folder=folder) for word in words)]) == 2
+    err = capsys.readouterr().err.strip().splitlines()
+    assert told in err[-1]
+
+
+def test_together_prints_one_table(folder, capsys):
+    assert main(["report", str(folder), str(folder), "--together"]) == 0
+    assert capsys.readouterr().out.count("draft (dflash B=8)") == 2

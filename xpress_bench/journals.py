@@ -1,0 +1,143 @@
+"""Records <-> the lines of a journal, and a run read back from its file."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, fields
+from functools import partial
+from itertools import chain
+from math import isinf
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from xpress_bench.errors import UsageError
+from xpress_bench.records import (
+    JOURNAL,
+    SCHEMA,
+    Cell,
+    Condition,
+    Footer,
+    Header,
+    Launch,
+    Memory,
+    Replay,
+    Run,
+    Steps,
+    Trace,
+)
+
+BUFFER = 2**18  # bytes read at a time: some hundred lines
+MAX_LINE_BYTES = 100_000_000
+Record = Header | Launch | Cell | Memory | Replay | Trace | Footer
+_KINDS: dict[str, type[Any]] = {
+    "header": Header,
+    "launch": Launch,
+    "cell": Cell,
+    "memory": Memory,
+    "replay": Replay,
+    "trace": Trace,
+    "footer": Footer,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def to_line(record: Record) -> str:
+    """One strict-JSON line, without the newline. Raises ValueError on NaN or Infinity.
+
+    What UTF-8 cannot hold, as of a file name in another encoding, becomes a question mark.
+    """
+    body = {"kind": _NAMES[type(record)], **asdict(record)}
+    line = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return line.encode("utf-8", "replace").decode()
+
+
+def from_line(line: str | bytes) -> Record:
+    """The record of one line. Raises ValueError, KeyError or TypeError on anything else, or on a field's wrong type."""
+    text = line.decode("utf-8") if isinstance(line, bytes) else line
+    body = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    if not isinstance(body, dict):
+        raise TypeError(f"holds a {type(body).__name__}, not an object")
+    kind = _KINDS[body.pop("kind")]
+    for made, part in ((kind, body), (Steps, body.get("steps")), (Condition, body.get("condition"))):
+        if isinstance(part, dict) and (unknown := part.keys() - {one.name for one in fields(made)}):
+            raise ValueError(f"a {made.__name__.lower()} has no field {min(unknown)!r}")
+    try:
+        return msgspec.convert(body, kind)  # type: ignore[no-any-return]
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from None
+
+
+def read_run(path: Path, parse: Callable[[bytes], Record] = from_line) -> Run:
+    """Read a run folder or a journal file. A torn last line is dropped; any other bad line is a UsageError.
+
+    `parse` makes a record of a line and raises what `from_line` raises; `analyse.streaming` has one for huge journals.
+    """
+    file = path / JOURNAL if path.is_dir() else path
+    if not file.is_file():
+        raise UsageError(f"no journal at {file}; give the run folder that `xpress-bench --suite ...` printed")
+    records = counting(_records(file, parse))
+    of: defaultdict[type[Record], list[Any]] = defaultdict(list)
+    for record in records:
+        of[type(record)].append(record)
+    headers: list[Header] = of[Header]
+    if len(headers) != 1 or records[0] is not headers[0]:
+        raise UsageError(f"{file}: a journal starts with exactly one header, this one has {len(headers)}")
+    if headers[0].schema != SCHEMA:
+        raise UsageError(f"{file}: written in schema {headers[0].schema}, this version reads schema {SCHEMA}")
+    return Run(
+        header=headers[0],
+        cells=tuple(of[Cell]),
+        memory=tuple(of[Memory]),
+        replays=tuple(of[Replay]),
+        footer=of[Footer][-1] if of[Footer] else None,
+        folder=file.parent,
+        traces=tuple(of[Trace]),
+        launches=tuple(of[Launch]),
+    )
+
+
+def counting(records: Iterable[Record]) -> list[Record]:
+    """The records that count: of several attempts at a launch the last, and no footer that an attempt came after.
+
+    What belongs to the whole run and what to each launch come together, in their order.
+    """
+    kept: defaultdict[int | None, list[Record]] = defaultdict(list)  # by launch
+    at = None
+    for record in records:
+        if isinstance(record, Launch):
+            at = record.launch
+            if record.event == "started":
+                kept[at].clear()
+                kept[None] = [one for one in kept[None] if not isinstance(one, Footer)]
+        whole = isinstance(record, (Header, Memory, Footer))
+        kept[None if whole else at].append(record)
+    return list(chain.from_iterable(kept.values()))
+
+
+def _records(file: Path, parse: Callable[[bytes], Record]) -> Iterator[Record]:
+    with file.open("rb", buffering=BUFFER) as lines:
+        for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_BYTES + 1), b""), start=1):
+            if line.endswith(b"\n"):
+                try:
+                    yield parse(line)
+                except (ValueError, KeyError, TypeError, RecursionError) as error:
+                    raise UsageError(f"{file}, line {number}: not a journal record ({error})") from error
+            elif len(line) > MAX_LINE_BYTES:
+                raise UsageError(f"{file}, line {number}: longer than {MAX_LINE_BYTES} bytes")
+            elif number == 1:  # any later line without an end was cut while it was written, and is dropped
+                raise UsageError(f"{file}: holds no complete line")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if isinf(value):
+        raise ValueError(f"{text} is no finite number")
+    return value
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is not JSON")
