@@ -142,3 +142,17 @@ def test_a_journal_on_disk_gives_the_same_summary(tmp_path):
     lines = [to_line(record) for record in (journal.header, *journal.cells, journal.footer)]
     (tmp_path / "journal.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert summarise(read_run(tmp_path)).conditions == summarise(journal).conditions
+
+
+def test_c37_an_arm_of_which_a_request_failed_enters_no_average_and_has_no_rank():
+    cells = [cell(arm, f"p{p}", 1.0 + p) for p in range(10) for arm in ("direct", "draft", "refine")]
+    halfway = [failed("draft", c.prompt) if c.arm == "draft" and c.prompt > "p4" else c for c in cells]
+    of = summarise(run(halfway)).conditions[0]
+    direct, draft, refine = of.arms
+    assert isinstance(draft.latency_s, Unknown)
+    assert isinstance(draft.tokens_per_s, Unknown)
+    assert draft.requests == 0
+    assert isinstance(of.speed_up("draft").gmean_paired, Unknown)
+    assert of.speed_up("refine").prompts == refine.latency_s.n == direct.latency_s.n == 10
+    assert len(of.failed) == 5
+    assert not of.levels(draft).runs

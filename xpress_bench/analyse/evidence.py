@@ -63,7 +63,7 @@ def examine(run: Run, items: Sequence[Scorable] = ()) -> list[Evidence]:
     summary = summarise(run, items)
     found = []
     for of in summary.conditions:
-        selection = select(run, of.condition)
+        selection = select(run, of.condition).whole()
         direct = selection.of(DIRECT)
         for one in [one for one in of.arms if one.arm.name != DIRECT] or of.arms:
             cells = selection.of(one.arm.name)

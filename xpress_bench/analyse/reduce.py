@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from operator import attrgetter
@@ -122,6 +122,13 @@ class Selection:
     def of(self, arm: str) -> Cells:
         """Usable cells of one arm, in journal order."""
         return self._of.get(arm) or Cells()
+
+    def whole(self) -> Selection:
+        """The same without arms of which a request failed: an arm that stopped halfway has done the easy half (C37)."""
+        partial = {cell.arm for cell in self.failed}
+        if not partial:
+            return self
+        return replace(self, usable=Cells(cell for cell in self.usable if cell.arm not in partial))
 
     def keyed(self, arm: str) -> Mapping[Key, Cell]:
         """All cells of one arm, failed and short ones included."""

@@ -135,13 +135,15 @@ def _restricted(run: Run, prompts: set[str]) -> Run:
 
 def _condition(run: Run, condition: Condition, items: dict[str, Scorable], complete: bool) -> ConditionSummary:
     selection = select(run, condition)
+    whole = selection.whole()
     arms = sorted(run.header.arms, key=lambda arm: arm.name != DIRECT)  # stable: direct first, the rest as configured
-    scores, unscored = _scores(run, selection, items)
+    scores, unscored = _scores(run, whole, items)
+    judged = {arm.name: _parity(run, selection, arm.name, scores) for arm in arms}
     return ConditionSummary(
         condition,
-        arms=tuple(_arm(run, selection, arm, scores, unscored) for arm in arms),
-        speed_ups=speed_ups(selection, [arm.name for arm in arms]),
-        stability=stability(selection.usable),
+        arms=tuple(_arm(run, whole, arm, judged[arm.name], scores, unscored) for arm in arms),
+        speed_ups=speed_ups(whole, [arm.name for arm in arms]),
+        stability=stability(whole.usable),
         expected=_expected(run.header),
         usable=len(selection.usable),
         failed=selection.failed,
@@ -150,8 +152,8 @@ def _condition(run: Run, condition: Condition, items: dict[str, Scorable], compl
     )
 
 
-def _arm(run: Run, selection: Selection, arm: Arm, scores: Scores, unscored: str) -> ArmSummary:
-    cells, direct = selection.of(arm.name), selection.of(DIRECT)
+def _arm(run: Run, whole: Selection, arm: Arm, judged: Parity | Unknown, scores: Scores, unscored: str) -> ArmSummary:
+    cells, direct = whole.of(arm.name), whole.of(DIRECT)
     split = stages(cells)
     own = scores.get(arm.name)
     return ArmSummary(
@@ -163,7 +165,7 @@ def _arm(run: Run, selection: Selection, arm: Arm, scores: Scores, unscored: str
         stages=split,
         efficiency=efficiency(direct, cells, split),
         memory=_memory(run, arm.name),
-        parity=_parity(run, selection, arm.name, scores),
+        parity=judged,
         score=mean_interval(list(own.values())) if own else Unknown(unscored),
     )
 

@@ -31,7 +31,7 @@ def page(run: Run, items: Sequence[Scorable] = ()) -> Page:
     findings = judge(evidence)
     sections = tuple(
         _section(
-            select(run, condition),
+            select(run, condition).whole(),
             [one for one in evidence if one.of.condition == condition],
             [one for one in findings if one.condition == condition],
             str(condition) if len(run.header.conditions) > 1 else None,

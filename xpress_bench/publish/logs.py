@@ -39,7 +39,7 @@ def _positions(view: View) -> Table:
 
 
 def _positions_of(view: View, one: ArmSummary) -> Iterator[tuple[str, ...]]:
-    ends = truncation(view.selection.of(one.arm.name))
+    ends = truncation(view.selection.whole().of(one.arm.name))
     if isinstance(ends, Unknown):
         return
     name, steps = printable(one.arm.name), one.acceptance.steps

@@ -123,7 +123,7 @@ def tokens_per_step(view: View) -> Figure | Unknown:
 
 def _committed(view: View, arm: str) -> Counter[int]:
     found: Counter[int] = Counter()
-    for tally in view.selection.of(arm).tallies:
+    for tally in view.selection.whole().of(arm).tallies:
         for (_, _, committed, _), steps in tally.rounds:
             found[committed] += steps
     return found
@@ -150,7 +150,7 @@ def stage_times(view: View) -> Figure | Unknown:
 
 def latencies(view: View) -> Figure | Unknown:
     """Empirical distribution over prompts of the latency of each arm."""
-    found = {arm: list(prompt_latencies(view.selection.of(arm)).values()) for arm in canvas.looks(view)}
+    found = {arm: list(prompt_latencies(view.selection.whole().of(arm)).values()) for arm in canvas.looks(view)}
     if not any(found.values()):
         return Unknown("nothing was timed")
     figure, axes = canvas.sheet(3.2)
@@ -187,7 +187,7 @@ def near_ties(view: View) -> Figure | Unknown:
 
 def prompts(view: View) -> Figure | Unknown:
     """Speed-up of each arm on each prompt; prompts that got slower have a mark and the worst their names."""
-    cells = view.selection.of
+    cells = view.selection.whole().of
     found = {arm: pair(cells(view.base), cells(arm)).log_ratios() for arm in view.compared}
     if not any(found.values()):
         return Unknown("no two arms were timed on the same prompt")

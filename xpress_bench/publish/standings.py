@@ -139,7 +139,7 @@ def _speed(row: Row) -> float:
 def _rows(submission: Submission) -> Iterator[Row]:
     run = submission.run
     for of in submission.summary.conditions:
-        board, selection = _board(run.header, str(of.condition)), select(run, of.condition)
+        board, selection = _board(run.header, str(of.condition)), select(run, of.condition).whole()
         for one in of.arms:
             if one.arm.name != DIRECT:
                 logs = pair(selection.of(DIRECT), selection.of(one.arm.name)).log_ratios()
