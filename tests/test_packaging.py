@@ -28,6 +28,8 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 MAX_WHEEL_BYTES = 45_000_000
 SUITES = "xpress_bench/_suites"
+PACKAGE = ROOT / "xpress_bench"
+TEMPLATES = [file.relative_to(PACKAGE) for file in PACKAGE.glob("publish/templates/**/*.*")]
 EMBEDDED = ("target", "dflash", "xpress", "markov", "draft_model")
 # SWIG's own types warn on import from Python 3.12 on, whoever uses them; nobody's choice, so let through.
 WARNINGS = "error,ignore:builtin type:DeprecationWarning"
@@ -146,6 +148,17 @@ def test_suites_are_those_of_the_manifest(wheel: Path) -> None:
 def test_holds_the_configuration(names: set[str]) -> None:
     assert {f"xpress_bench/conf/{file}" for file in ("__init__.py", "config.yaml")} <= names
     assert {f"xpress_bench/conf/profile/{name}.yaml" for name in ("quick", "standard", "paper")} <= names
+    assert {
+        f"xpress_bench/conf/protocol/{file.name}" for file in ROOT.glob("xpress_bench/conf/protocol/*.yaml")
+    } <= names
+
+
+def test_holds_templates_and_published_tables(names: set[str]) -> None:
+    templates = {f"xpress_bench/{file}" for file in TEMPLATES}
+    published = {f"xpress_bench/_published/{file.name}" for file in ROOT.glob("baselines/published/*.yaml")}
+    assert len(templates) > 3
+    assert len(published) > 3
+    assert templates | published <= names
 
 
 @pytest.mark.parametrize("part", EMBEDDED)

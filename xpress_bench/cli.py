@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from xpress_bench.errors import XpressError
 from xpress_bench.flags import FLAGS, QUESTION, chosen, resolve_device, run_parser, settings_of
 from xpress_bench.gating import gate
+from xpress_bench.leaderboard import site, submit
 from xpress_bench.reading import Parser, compare, explain, list_names, report, show, show_report
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ commands:
   xpress-bench explain RUN                 where a run loses, and what to try next
   xpress-bench compare A B                 two runs, or with --arm X --arm Y two arms of one run
   xpress-bench gate                        regression gate for CI: gate --help
+  xpress-bench submit RUN                  a run as a submission to the leaderboard, if it keeps its rules
+  xpress-bench site                        the leaderboard as static pages, from leaderboard/submissions/
   xpress-bench list [KIND]                 targets, drafters, refiners, verifiers, suites
   xpress-bench show SUITE [ID]             what a suite holds, or one of its prompts in full
   xpress-bench train --help                the recipe of the embedded models
@@ -138,6 +141,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "explain": explain,
     "gate": gate,
     "list": list_names,
+    "site": site,
+    "submit": submit,
     "show": show,
     "train": train,
 }

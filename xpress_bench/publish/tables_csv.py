@@ -129,4 +129,12 @@ def _memory(view: View) -> Iterator[Row]:
         name, peak = one.arm.name, one.memory
         known = [None if isinstance(peak, Unknown) else getattr(peak, column) for column in MEMORY[2:6]]
         failed = len(view.failed(name))
-        yield view.of.condition, name, *known, peak.reason, len(view.selection.of(name)) + failed, failed, view.out_of_memory(name)
+        yield (
+            view.of.condition,
+            name,
+            *known,
+            peak.reason,
+            len(view.selection.of(name)) + failed,
+            failed,
+            view.out_of_memory(name),
+        )
