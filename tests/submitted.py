@@ -31,6 +31,7 @@ def header(**changes: object) -> Header:
         created_utc="2026-01-31T12:00:00+00:00",
         argv=("--suite", "qa", "profile=paper"),
         settings={"suite": "qa", "seeds": [0], "repeats": 2, "launches": 5, "batch_size": 1, "threads": 2}
+        | {part: {"name": part} for part in ("target", "drafter", "refiner")}
         | {"limit": None, "turns": None, "max_new_tokens": None},
         settings_sha256="0" * 64,
         suite={"name": SUITE.name, "version": "1.0.0", "sha256": SUITE.sha256, "items": 32, "selected": 32}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,17 +10,18 @@ import pytest
 
 from xpress_bench.errors import UsageError
 from xpress_bench.journals import Record, from_line, read_run, to_line
-from xpress_bench.records import Arm, Cell, Condition, Footer, Header, Memory, Replay, Skipped, Steps, Trace
+from xpress_bench.records import JOURNAL, Arm, Cell, Condition, Footer, Header, Memory, Replay, Skipped, Steps, Trace
 
 GREEDY = Condition(0.0, "greedy")
 HEADER = Header(
     run="r",
     created_utc="2026-01-31T12:00:00+00:00",
     argv=("--suite", "你好.jsonl"),
-    settings={"suite": "qa", "seeds": [0, 1]},
+    settings={"suite": "qa", "seeds": [0, 1], "repeats": 1, "launches": 1}
+    | {part: {"name": part} for part in ("target", "drafter", "refiner")},
     settings_sha256="0",
-    suite={"name": "qa"},
-    target={"name": "toy", "stop_ids": [1, 2]},
+    suite={"name": "qa", "sha256": "0" * 64, "items": 2, "selected": 2},
+    target={"name": "toy", "dtype": "float64", "device": "cpu", "stop_ids": [1, 2]},
     arms=(Arm("draft", "dflash", None, 8, 1, None, {"drafter": "ab"}),),
     conditions=(GREEDY, Condition(0.7, "coupled")),
     prompts=("p", "q"),
@@ -138,3 +140,17 @@ def test_a_journal_without_its_header_is_refused(tmp_path: Path, lines: list[Any
 def test_a_missing_journal_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give the run folder"):
         read_run(tmp_path)
+
+
+def test_steps_that_do_not_line_up_are_refused() -> None:
+    uneven = replace(CELL, steps=replace(CELL.steps, accepted=(*CELL.steps.accepted, 1)))
+    with pytest.raises(ValueError, match="one entry per step"):
+        from_line(to_line(uneven))
+
+
+@pytest.mark.parametrize("name", ["settings", "suite", "target"])
+def test_a_header_without_what_readers_rely_on_is_refused_by_name(tmp_path: Path, name: str) -> None:
+    file = tmp_path / JOURNAL
+    file.write_text(to_line(replace(HEADER, **{name: {}})) + "\n")
+    with pytest.raises(UsageError, match=f"the header's {name} cannot be used"):
+        read_run(file)

@@ -30,6 +30,36 @@ from xpress_bench.records import (
     Trace,
 )
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Settings(msgspec.Struct):
+    """What every reader relies on in a header's settings; they may hold more."""
+
+    suite: str
+    seeds: tuple[int, ...]
+    repeats: int
+    launches: int
+    target: _Named
+    drafter: _Named
+    refiner: _Named
+
+
+class _Suite(msgspec.Struct):
+    name: str
+    sha256: str
+    items: int
+    selected: int
+
+
+class _Target(msgspec.Struct):
+    name: str
+    dtype: str
+    device: str
+
+
+_TABLES = {"settings": _Settings, "suite": _Suite, "target": _Target}
 BUFFER = 2**18  # bytes read at a time: some hundred lines
 MAX_LINE_BYTES = 100_000_000
 Record = Header | Launch | Cell | Memory | Replay | Trace | Footer
@@ -66,9 +96,16 @@ def from_line(line: str | bytes) -> Record:
         if isinstance(part, dict) and (unknown := part.keys() - {one.name for one in fields(made)}):
             raise ValueError(f"a {made.__name__.lower()} has no field {min(unknown)!r}")
     try:
-        return msgspec.convert(body, kind)  # type: ignore[no-any-return]
+        record = msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
+    if isinstance(record, Cell) and len({len(of) for of in _aligned(record.steps)} - {0}) > 1:
+        raise ValueError("the steps of a cell have one entry per step in every field that is not empty")
+    return record  # type: ignore[no-any-return]
+
+
+def _aligned(steps: Steps) -> list[tuple[object, ...]]:
+    return [getattr(steps, one.name) for one in fields(steps)]
 
 
 def read_run(path: Path, parse: Callable[[bytes], Record] = from_line) -> Run:
@@ -88,6 +125,7 @@ def read_run(path: Path, parse: Callable[[bytes], Record] = from_line) -> Run:
         raise UsageError(f"{file}: a journal starts with exactly one header, this one has {len(headers)}")
     if headers[0].schema != SCHEMA:
         raise UsageError(f"{file}: written in schema {headers[0].schema}, this version reads schema {SCHEMA}")
+    _refuse_lean(headers[0], file)
     return Run(
         header=headers[0],
         cells=tuple(of[Cell]),
@@ -98,6 +136,14 @@ def read_run(path: Path, parse: Callable[[bytes], Record] = from_line) -> Run:
         traces=tuple(of[Trace]),
         launches=tuple(of[Launch]),
     )
+
+
+def _refuse_lean(header: Header, file: Path) -> None:
+    for name, table in _TABLES.items():
+        try:
+            msgspec.convert(getattr(header, name), table)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{file}: the header's {name} cannot be used ({error})") from None
 
 
 def counting(records: Iterable[Record]) -> list[Record]:

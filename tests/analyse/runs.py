@@ -115,6 +115,10 @@ def run(
             "repeats": len({c.repeat for c in cells}),
             "launches": len({c.launch for c in cells}),
             "threads": 2,
+            "suite": "qa",
+            "target": {"name": "embedded"},
+            "drafter": {"name": "dflash"},
+            "refiner": {"name": "xpress"},
         },
         settings_sha256="0" * 64,
         suite={"name": "qa", "sha256": "3f9a12" + "0" * 58, "items": len(prompts), "selected": len(prompts)}

@@ -17,12 +17,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 WHOLE = st.integers(0, 2**40)
 SECONDS = st.floats(0, 1e6)
 IDS = st.lists(WHOLE, max_size=6).map(tuple)
-COUNTS = st.lists(st.integers(0, 8), max_size=3).map(tuple)
-TIMES = st.lists(SECONDS, max_size=3).map(tuple)
-BLOCKS = st.lists(IDS, max_size=3).map(tuple)
 TABLE = st.dictionaries(TEXT, st.none() | st.booleans() | WHOLE | SECONDS | TEXT, max_size=3)
 CONDITIONS = st.builds(Condition, SECONDS, st.sampled_from(["greedy", "coupled", "rejection"]))
-STEPS = st.builds(Steps, COUNTS, COUNTS, COUNTS, BLOCKS, BLOCKS, TIMES, TIMES, TIMES, COUNTS)
+STEPS = st.integers(0, 3).flatmap(lambda count: _steps(count))
 ARMS = st.builds(
     Arm, TEXT, TEXT | st.none(), TEXT | st.none(), WHOLE | st.none(), WHOLE | st.none(), WHOLE | st.none(),
     st.dictionaries(TEXT, TEXT | st.none(), max_size=2),
@@ -33,8 +30,17 @@ CELLS = st.builds(
     SECONDS | st.none(), STEPS, TEXT | st.none(), st.integers(1, 9),
 )  # fmt: skip
 SKIPPED = st.lists(st.builds(Skipped, TEXT, TEXT, WHOLE | st.none()), max_size=2).map(tuple)
+PART = {"name": "x"}
+SETTINGS, SUITE, TARGET = (  # any table with what readers rely on
+    TABLE.map(lambda more, held=held: more | held)
+    for held in (
+        {"suite": "qa", "seeds": [0], "repeats": 1, "launches": 1, "target": PART, "drafter": PART, "refiner": PART},
+        {"name": "qa", "sha256": "0", "items": 1, "selected": 1},
+        {"name": "x", "dtype": "float64", "device": "cpu"},
+    )
+)
 HEADERS = st.builds(
-    Header, TEXT, TEXT, st.lists(TEXT, max_size=3).map(tuple), TABLE, TEXT, TABLE, TABLE,
+    Header, TEXT, TEXT, st.lists(TEXT, max_size=3).map(tuple), SETTINGS, TEXT, SUITE, TARGET,
     st.lists(ARMS, max_size=2).map(tuple), st.lists(CONDITIONS, max_size=2).map(tuple),
     st.lists(TEXT, max_size=3).map(tuple), SKIPPED,
     st.dictionaries(TEXT, TEXT | st.none(), max_size=2), TABLE, TABLE, TEXT, st.booleans(),
@@ -46,6 +52,13 @@ REPLAYS = st.builds(
     st.sampled_from(["tie", "near_tie", "real"]),
 )  # fmt: skip
 FOOTERS = st.builds(Footer, WHOLE, WHOLE, st.booleans(), SECONDS)
+
+
+def _steps(count: int) -> st.SearchStrategy[Steps]:
+    counts, times, blocks = (
+        st.lists(of, min_size=count, max_size=count).map(tuple) for of in (st.integers(0, 8), SECONDS, IDS)
+    )
+    return st.builds(Steps, counts, counts, counts, blocks, blocks, times, times, times, counts, counts)
 
 
 @given(st.text())

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Raw
 
 from xpress_bench.journals import Record, from_line, read_run
-from xpress_bench.records import Cell, Condition, Header, Run, Steps
+from xpress_bench.records import Cell, Condition, Count, Header, Run, Steps
 from xpress_bench.tally import Tally, counted
 
 CELL = b'{"kind":"cell",'  # how `to_line` begins a cell; one that begins otherwise is read in full and then reduced
@@ -86,13 +86,13 @@ class Reducer:
         return self._once(tuple(map(self._once, _integers(text))))
 
     def _parsed_counts(self, *texts: bytes) -> Tally:
-        tally = counted(*map(_integers, texts))
+        tally = counted(*map(_step_counts, texts))
         return tally._replace(rounds=self._once(tuple(map(self._once, tally.rounds))))
 
 
 def _twin(record: type[Any], types: dict[str, Any], **options: Any) -> Any:
     """A type to decode a record into: its fields and no other, those in `types` as something else."""
-    kinds = get_type_hints(record) | types
+    kinds = get_type_hints(record, include_extras=True) | types
     columns = [(one.name, kinds[one.name], *_default(one, kinds[one.name])) for one in fields(record)]
     return msgspec.defstruct(f"{record.__name__}Line", columns, forbid_unknown_fields=True, gc=False, **options)
 
@@ -111,3 +111,4 @@ _line = msgspec.json.Decoder(
     _twin(Cell, {"condition": Raw, "ids": Raw, "steps": _STEPS}, tag_field="kind", tag="cell")
 ).decode
 _integers = msgspec.json.Decoder(tuple[int, ...]).decode
+_step_counts = msgspec.json.Decoder(tuple[Count, ...]).decode
