@@ -80,9 +80,11 @@ def journals() -> list[bytes]:
     greedy = records.Condition(0.0, "greedy")
     arms = records.Arm("direct", None, None, None, None, None), records.Arm("draft", "dflash", None, 8, 1, None)
     settings = {"suite": "qa", "seeds": [0], "repeats": 1, "launches": 1, "threads": 1}
+    settings |= {part: {"name": "toy"} for part in ("target", "drafter", "refiner")}
+    target = {"name": "toy", "dtype": "float64", "device": "cpu"}
     suite = {"name": "qa", "sha256": "0", "items": 1, "selected": 1}
     header = records.Header(
-        "r", "2026-01-31T12:00:00Z", ("--suite", "qa"), settings, "0", suite, {"name": "toy"}, arms, (greedy,), ("p",),
+        "r", "2026-01-31T12:00:00Z", ("--suite", "qa"), settings, "0", suite, target, arms, (greedy,), ("p",),
         (records.Skipped("s", "too long", 9),), {"torch": None}, {}, {}, "quick", True,
     )  # fmt: skip
     steps = records.Steps((2, 1), (1, 1), (2, 1), ((4, 5), (6,)), (), (0.1, 0.2), (0.0, 0.0), (0.3, 0.4), (1, 1))

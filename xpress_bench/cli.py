@@ -84,7 +84,8 @@ def run(words: list[str]) -> int:
     from xpress_bench.measure.interrupts import STATUS, Interrupted
 
     try:
-        folder, status = measure(options.resume, settings, words), 0
+        # The same command into the same named folder goes on with what it began; without a name it is a new run.
+        folder, status = measure(options.resume, settings, words, again=options.out is not None), 0
     except Interrupted as stop:
         if stop.folder is None:
             raise
@@ -92,10 +93,14 @@ def run(words: list[str]) -> int:
     return max(status, show_report([folder], "terminal", None))
 
 
-def measure(resumed: Path | None, settings: Settings | None, words: list[str]) -> Path:
-    """Begin a run, or go on with `resumed`; the run's folder."""
+def measure(resumed: Path | None, settings: Settings | None, words: list[str], again: bool) -> Path:
+    """Begin a run, or go on with `resumed`, or with an unfinished one of the same settings if `again`; its folder."""
     from xpress_bench.measure import runner
     from xpress_bench.measure.progress import progress_for
+    from xpress_bench.measure.resume import unfinished
+
+    if again and not resumed and settings and (resumed := unfinished(settings)):
+        print(f"xpress-bench: going on with {resumed}; another --out begins a new run", file=sys.stderr)
 
     with progress_for("xpress-bench") as progress:
         if resumed:

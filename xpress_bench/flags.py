@@ -27,7 +27,10 @@ FLAGS: dict[str, tuple[str, str]] = {
     "device": ("device", "auto, cpu, cuda, cuda:1"),
     "dtype": ("dtype", "float64, float32, bfloat16, float16"),
     "profile": ("profile", "quick (default on CPU), standard (default on a GPU), paper"),
-    "out": ("out", "folder that gets one folder per run (default: runs)"),
+    "out": (
+        "out",
+        "folder for run folders (default: runs); an unfinished run of the same settings in it is gone on with",
+    ),
 }
 LISTS = ("verifiers", "seeds", "temperatures")
 PLAIN = ("limit", "profile")

@@ -30,6 +30,7 @@ from xpress_bench.records import (
     Trace,
 )
 
+
 class _Named(msgspec.Struct):
     name: str
 

@@ -24,6 +24,7 @@ from xpress_bench.journals import read_run
 from xpress_bench.measure import ready, runner
 from xpress_bench.measure.interrupts import Interrupted, Interrupts
 from xpress_bench.measure.journal import SETTINGS, locked
+from xpress_bench.measure.resume import unfinished
 from xpress_bench.parts import Parts
 from xpress_bench.records import JOURNAL, Cell, Memory, Run
 from xpress_bench.settings import Settings, TargetSettings
@@ -324,6 +325,21 @@ def test_a_stranger_s_run_does_not_bring_its_own_leave_to_run_code(tmp_path: Pat
     with pytest.raises(UsageError, match="asks to run code"):
         resumed(folder)
     resumed(folder, settings(tmp_path, target=target))
+
+
+def test_the_same_command_finds_what_it_began_and_nothing_else(tmp_path: Path, load: Load) -> None:
+    asked = settings(tmp_path)
+    assert unfinished(asked) is None
+    done = ran(tmp_path)
+    assert unfinished(asked) is None
+    cut = ran(tmp_path)
+    journal = (cut / JOURNAL).read_bytes()
+    (cut / JOURNAL).write_bytes(journal[: len(journal) // 2])
+    assert unfinished(asked) == cut
+    assert unfinished(settings(tmp_path, seeds=(0,))) is None
+    runner.resume(cut, asked, [], quiet, lambda _: None)
+    assert unfinished(asked) is None
+    assert [cell.ids for cell in read_run(cut).cells] == [cell.ids for cell in read_run(done).cells]
 
 
 def test_two_processes_never_measure_into_one_run(tmp_path: Path, load: Load) -> None:

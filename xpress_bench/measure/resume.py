@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import reprlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,17 @@ def stored_settings(folder: Path, given: Settings | None) -> Settings:
     if given is not None:
         refuse_changes(folder, _settings(asdict(settings)), _settings(asdict(given)))
     return settings
+
+
+def unfinished(settings: Settings) -> Path | None:
+    """The newest run of these very settings in their output folder that has not ended; None if there is none."""
+    for folder in sorted(Path(settings.out).glob(f"*-{settings.sha256()[:4]}*"), reverse=True):
+        with suppress(UsageError):
+            stored_settings(folder, settings)
+            left = standing(settings, None if header_of(folder) is None else read_run(folder))
+            if not (left.complete and left.closed):
+                return folder
+    return None
 
 
 def reopen(folder: Path, settings: Settings, say: Say) -> None:
