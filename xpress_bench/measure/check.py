@@ -125,7 +125,9 @@ def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], turns: int
         say(f"  {arm:<8} {sum(times) / len(times):.3f} s a request")
     each = sum(sum(times) for times in seconds.values()) / len(picked)
     cells = turns * len(settings.seeds) * settings.repeats * settings.launches * len(settings.conditions())
-    say(f"  time     about {each * cells / 60:.1f} min for {cells * len(parts.arms)} requests, without loading")
+    traced = min(settings.trace, len(prompts)) * (len(parts.arms) - 1) * len(settings.conditions())
+    more = f" and {traced} traces" if traced else ""
+    say(f"  time     about {each * cells / 60:.1f} min for {cells * len(parts.arms)} requests, without loading{more}")
     for arm in list(seconds)[1:]:
         say(f"  effect   {arm} over direct: {_detectable(seconds['direct'], seconds[arm], len(prompts))}")
 
