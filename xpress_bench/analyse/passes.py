@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from xpress_bench.analyse.intervals import Interval, Measure, Unknown
+from xpress_bench.analyse.intervals import Interval, Measure, Unknown, clustered_ratio_interval
 from xpress_bench.analyse.ledger import leading, signed_ratio
 from xpress_bench.records import Arm, Cell, Trace
 
@@ -94,7 +94,7 @@ def _pass(number: int, prompts: Sequence[Sequence[Step]], cost_s: float | None) 
     changes = [change for steps in prompts for step in steps for change in _changes(step, number)] if number else []
     return Pass(
         number,
-        accepted=_per_step(prompts, lambda step: _run(step, number)),
+        accepted=_per_step(prompts, lambda step: _run(step, number), clustered_ratio_interval),
         gain=_per_step(prompts, lambda step: _run(step, number) - _run(step, number - 1)) if number else NOT_REFINED,
         left=_per_step(prompts, lambda step: _run(step, -1) - _run(step, number)),
         repaired=changes.count(1),
@@ -103,8 +103,12 @@ def _pass(number: int, prompts: Sequence[Sequence[Step]], cost_s: float | None) 
     )
 
 
-def _per_step(prompts: Sequence[Sequence[Step]], count: Callable[[Step], int]) -> Measure:
-    return signed_ratio([sum(map(count, steps)) for steps in prompts], list(map(len, prompts)))
+def _per_step(
+    prompts: Sequence[Sequence[Step]],
+    count: Callable[[Step], int],
+    estimate: Callable[[Sequence[float], Sequence[float]], Measure] = signed_ratio,
+) -> Measure:
+    return estimate([sum(map(count, steps)) for steps in prompts], list(map(len, prompts)))
 
 
 def _run(step: Step, number: int) -> int:
