@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 
-from xpress_bench.config import PROFILES, quote, settings_from
+from xpress_bench.config import PROFILES, overridden, quote, settings_from
 from xpress_bench.errors import UsageError
 
 AWKWARD = [
@@ -146,3 +148,18 @@ def test_profiles(profile: str, expected: tuple[object, ...]) -> None:
     got = settings_from({"profile": profile}, [])
     assert (got.temperatures, got.verifiers, got.seeds, got.launches, got.limit) == expected
     assert got.profile == profile
+
+
+def test_a_number_beyond_every_float_is_refused_by_its_key() -> None:
+    with pytest.raises(UsageError, match="temperatures: a whole number of 400 digits"):
+        settings_from({}, [f"temperatures=[{'9' * 400}]"])
+
+
+def test_so_is_one_among_the_settings_of_training() -> None:
+    with pytest.raises(UsageError, match=r"minutes: a whole number of 400 digits"):
+        overridden(Budget(), [f"minutes={'9' * 400}"])
+
+
+@dataclass(frozen=True)
+class Budget:
+    minutes: float = 1.0

@@ -154,3 +154,10 @@ def test_a_header_without_what_readers_rely_on_is_refused_by_name(tmp_path: Path
     file.write_text(to_line(replace(HEADER, **{name: {}})) + "\n")
     with pytest.raises(UsageError, match=f"the header's {name} cannot be used"):
         read_run(file)
+
+
+def test_a_header_with_half_a_character_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / JOURNAL
+    file.write_text(to_line(HEADER).replace('"name":"qa"', '"name":"qa","\\ud800":1') + "\n")
+    with pytest.raises(UsageError, match="the header's suite cannot be used"):
+        read_run(file)

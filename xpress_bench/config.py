@@ -76,7 +76,7 @@ def _thaw(kind: Any, value: Any, key: str) -> Any:
     if get_origin(kind) is dict and isinstance(value, dict):
         return value
     if kind is float and type(value) is int:
-        return float(value)
+        return _number(key, value)
     if type(value) is kind:
         return value
     raise UsageError(f"{key} is {value!r}: give {WANTED.get(kind, 'a list like the default, or single parts of it')}")
@@ -162,7 +162,10 @@ def _build(kind: type[Any], body: dict[str, Any], prefix: str) -> Any:
 def _number(key: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(f"{key}: {value!r} is not a number")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"{key}: a whole number of {len(str(value))} digits is too large") from None
 
 
 def _explain(error: Exception, words: Sequence[str], name: str) -> str:

@@ -143,7 +143,7 @@ def _refuse_lean(header: Header, file: Path) -> None:
     for name, table in _TABLES.items():
         try:
             msgspec.convert(getattr(header, name), table)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeError) as error:  # a lone surrogate is no text
             raise UsageError(f"{file}: the header's {name} cannot be used ({error})") from None
 
 
