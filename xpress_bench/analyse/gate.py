@@ -6,7 +6,7 @@ A gate is green only on evidence: a check says what it compared, and a check tha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
@@ -156,12 +156,3 @@ def limit_check(
     worse = change if lower_is_better else -change
     outcome: Outcome = "regression" if worse > limit + 1e-9 else "pass"  # a rise by the very limit passes
     return Check(evidence, name, outcome, 1, f"{base:.6g} -> {found:.6g} ({change:+.2%}, limit {limit:.1%} worse)")
-
-
-def merged(checks: Iterable[Check], evidence: str, name: str) -> Check:
-    """Many checks as one: the worst outcome, with the details of all that did not pass."""
-    every = list(checks)
-    faults = [check for check in every if check.outcome != "pass"]
-    compared = sum(check.compared for check in every)
-    text = f"{compared} compared, {len(faults)} at fault"
-    return Check(evidence, name, outcome_of(every), compared, text, tuple(f"{one.name}: {one.text}" for one in faults))

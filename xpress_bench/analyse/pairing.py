@@ -35,11 +35,16 @@ def _of_pair(base: Latencies, candidate: Latencies) -> Iterator[tuple[str, float
     if not prompts:
         return
     slower = {arm: fmean(math.log(candidate[arm][p] / base[arm][p]) for p in sorted(prompts)) for arm in shared}
-    for arm in shared:
-        if arm == DIRECT or DIRECT not in slower:
-            yield f"latency of {arm}", slower[arm]
+    yield from over_direct(slower)
+
+
+def over_direct(logs: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Metric and its logarithm of each arm, from a log latency per arm: direct's own, the others' over it."""
+    for arm, value in logs.items():
+        if arm == DIRECT or DIRECT not in logs:
+            yield f"latency of {arm}", value
         else:
-            yield f"latency of {arm} over {DIRECT}", slower[arm] - slower[DIRECT]
+            yield f"latency of {arm} over {DIRECT}", value - logs[DIRECT]
 
 
 def latencies(run: Run, condition: Condition) -> dict[str, dict[str, float]]:

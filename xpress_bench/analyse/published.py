@@ -14,6 +14,7 @@ import msgspec
 
 from xpress_bench.analyse.metrics import OF_REQUESTS, OF_STEPS
 from xpress_bench.errors import UsageError, nearest
+from xpress_bench.suites import yaml_table
 
 MAX_BYTES = 100_000
 UNCUT = "tokens_per_step_uncut"  # as tokens_per_step_nominal, with what was accepted behind a stop id counted
@@ -114,29 +115,15 @@ def load(name: str) -> Publication:
 def read(file: Path) -> Publication:
     """The publication in a file. UsageError as `load`."""
     try:
-        found = msgspec.convert(_rows_filled(_body(file)), Publication)
+        found = msgspec.convert(
+            _rows_filled(yaml_table(file, MAX_BYTES, "this is no table of a publication")), Publication
+        )
     except msgspec.ValidationError as error:
         raise UsageError(f"{file}: {error}") from error
     fault = _fault(found)
     if fault:
         raise UsageError(f"{file}: {fault}")
     return found
-
-
-def _body(file: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            raise UsageError(f"{file}: larger than {MAX_BYTES} bytes, this is no table of a publication")
-        body = yaml.safe_load(file.read_bytes())
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that there is not
-        raise UsageError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
-    except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from error
-    if not isinstance(body, dict):
-        raise UsageError(f"{file}: holds no table of settings")
-    return body
 
 
 def _rows_filled(body: dict[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from typing import Any
 from scipy import stats
 
 from xpress_bench.analyse.gate import Check, Design, Outcome, limit_check
-from xpress_bench.analyse.pairing import latencies, tokens_per_step
+from xpress_bench.analyse.pairing import latencies, over_direct, tokens_per_step
 from xpress_bench.analyse.reduce import select
-from xpress_bench.analyse.summary import DIRECT
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Run
 
@@ -50,10 +49,8 @@ def session_of(run: Run) -> Session:
     for condition in run.header.conditions:
         by_arm = latencies(run, condition)
         logs = {arm: fmean(map(math.log, seconds.values())) for arm, seconds in by_arm.items() if seconds}
-        for arm, value in logs.items():
-            alone = arm == DIRECT or DIRECT not in logs
-            name = f"latency of {arm}" if alone else f"latency of {arm} over {DIRECT}"
-            times[f"{name}, {condition}"] = math.exp(value if alone else value - logs[DIRECT])
+        times |= {f"{name}, {condition}": math.exp(value) for name, value in over_direct(logs)}
+        for arm in logs:
             per_step = tokens_per_step(select(run, condition).of(arm))
             if per_step is not None:
                 steps[f"tokens per step of {arm}, {condition}"] = per_step

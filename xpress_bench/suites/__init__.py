@@ -143,14 +143,17 @@ def _with_settings(suite: Suite, file: Path) -> Suite:
 
 
 def _how(file: Path) -> dict[str, Any]:
-    """The table in a YAML file, empty if there is no file."""
-    if not file.is_file():
-        return {}
+    """The settings in a YAML file, empty if there is no file."""
+    return yaml_table(file, MAX_SETTINGS_BYTES, "these are no settings of a suite") if file.is_file() else {}
+
+
+def yaml_table(file: Path, most_bytes: int, otherwise: str) -> dict[str, Any]:
+    """The table in a YAML file of at most `most_bytes`. UsageError, one line, on anything else; `otherwise` ends it."""
     import yaml
 
     try:
-        if file.stat().st_size > MAX_SETTINGS_BYTES:
-            raise UsageError(f"{file}: larger than {MAX_SETTINGS_BYTES} bytes, these are no settings of a suite")
+        if file.stat().st_size > most_bytes:
+            raise UsageError(f"{file}: larger than {most_bytes} bytes, {otherwise}")
         body = yaml.safe_load(file.read_bytes())
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date or number that there is not
         raise UsageError(f"{file}: not YAML ({' '.join(str(error).split())})") from error
