@@ -149,5 +149,6 @@ def settings(**changes: Any) -> Settings:
         "trace": 0,
         "profile": "quick",
         "out": "runs",
+        "admission": "off",  # what else runs while the tests do decides nothing
     }
     return Settings(**plain | changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from xpress_bench.analyse.gate import Check, Design
 from xpress_bench.cli import main
 from xpress_bench.journals import read_run
 from xpress_bench.measure import machine, planted
+from xpress_bench.records import Run
 
 TOY = "--suite short --target toy --drafter toy --device cpu limit=2 seeds=[0] max_new_tokens=24 dtype=float64".split()
 COMMITTED = {"commit": "c" * 40, "dirty": False, "reason": None}
@@ -127,6 +129,7 @@ def test_recording_again_uses_the_baseline_s_own_settings(gate: Callable[..., in
         ("--against HEAD --drafter dflsh", "dflash"),
         ("--against HEAD nonsense=1", "nonsense"),
         ("--stored", "baseline not found"),
+        ("--stored --target toy --drafter toy", "add launches=3"),
         ("--pears 3", "unrecognized"),
     ],
 )
@@ -158,9 +161,15 @@ def test_outputs_for_machines_are_written_beside_the_page(
 
 
 def test_stored_sessions_are_recorded_and_judged(
-    gate: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str]
+    gate: Callable[..., int], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*TOY, "memory=false", "--out", str(folder / "runs"), "--max-acceptance-drop", "0.5"]
+    def committed(path: Path) -> Run:  # launches are processes of their own, which look at this very checkout
+        run = read_run(path)
+        return replace(run, header=replace(run.header, git=COMMITTED))
+
+    monkeypatch.setattr("xpress_bench.journals.read_run", committed)
+    quiet = ["launches=2", "admission=off"]  # whoever else works here while the tests run
+    words = [*TOY, *quiet, "memory=false", "--out", str(folder / "runs"), "--max-acceptance-drop", "0.5"]
     assert gate("--stored", "--record", *words) == 0
     (file,) = folder.glob("*/short.jsonl")
     assert len(file.read_text().splitlines()) == 1
@@ -169,6 +178,15 @@ def test_stored_sessions_are_recorded_and_judged(
     said = capsys.readouterr().out
     assert "1 accepted sessions like this one, 5 needed" in said
     assert "tokens per step of draft" in said
+
+
+def test_a_session_of_a_busy_machine_is_not_judged(
+    gate: Callable[..., int], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("xpress_bench.analyse.admission.disturbed", lambda _: {0: "other processes took 9% of the CPU"})
+    assert gate("--stored", "--record", *TOY, "launches=2", "memory=false", "--out", str(folder / "runs")) == 3
+    assert "not quiet: other processes took 9%" in capsys.readouterr().out
+    assert list(folder.glob("*/short.jsonl")) == []
 
 
 @pytest.mark.slow

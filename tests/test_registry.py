@@ -70,6 +70,7 @@ def test_plug_ins_of_this_kind_are_found_and_own_names_win(drafters: Registry[ob
     assert drafters.get("dflash") is json.dumps
     assert drafters.names() == ["dflash", "prompt_lookup", "broken", "mine"]
     assert drafters.entries()[-1] == Entry("mine", "json:loads", "unknown")
+    assert [entry.name for entry in drafters.entries()] == ["dflash", "prompt_lookup", "broken", "dflash", "mine"]
     assert "mine" in drafters
     assert "elsewhere" not in drafters
 
@@ -82,5 +83,17 @@ def test_plug_ins_are_suggested_too(drafters: Registry[object]) -> None:
 
 @pytest.mark.usefixtures("plugins")
 def test_a_broken_plug_in_is_named_with_its_reason(drafters: Registry[object]) -> None:
-    with pytest.raises(UsageError, match=r"plug-in 'broken' \(no_such_package:load\).*No module named"):
+    with pytest.raises(
+        UsageError, match=r"plug-in 'broken' \(no_such_package:load\) is broken: ModuleNotFoundError: No"
+    ):
         drafters.get("broken")
+
+
+@pytest.mark.usefixtures("plugins")
+def test_the_list_says_which_plug_ins_cannot_be_used_and_why(drafters: Registry[object]) -> None:
+    said = [entry.summary for entry in drafters.entries() if entry.origin != "xpress_bench"]
+    assert said == [
+        "no_such_package:load, broken: ModuleNotFoundError: No module named 'no_such_package'",
+        "json:loads, hidden: its name is taken, it needs another",
+        "json:loads",
+    ]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from xpress_bench.checkpoints.dflash import BlockConfig
+from xpress_bench.checkpoints.dflash import BlockConfig, DFlash2Config
 from xpress_bench.checkpoints.xpress import HeadConfig
 from xpress_bench.decode import Limits, Output, direct, speculative
 from xpress_bench.drafters import Drafter
@@ -86,13 +87,31 @@ def as_target(model: Any, seed: int) -> HfTarget:
     return HfTarget(model, "tiny")
 
 
-def block_config(target: Target, block_size: int = 8, taps: Sequence[int] = (0, 1), layers: int = 2) -> BlockConfig:
-    shape = Qwen3Config(**SHAPE | {"num_hidden_layers": layers, "vocab_size": target.vocab_size})
-    return BlockConfig(shape, block_size, target.vocab_size - 1, tuple(taps), target.layers)
+SLIDING: dict[str, Any] = {
+    "layer_types": ["sliding_attention", "full_attention"],
+    "use_sliding_window": True,
+    "sliding_window": 5,
+}  # options of a drafter's two layers
+DFLASH2 = DFlash2Config(kernel_size=3, group_size=4, rank=6, top_k=5)
 
 
-def dflash(target: Target, block_size: int = 8, seed: int = 1, taps: Sequence[int] = (0, 1)) -> BlockDiffusion:
-    model = enlivened(BlockDiffusionModel(block_config(target, block_size, taps)), seed)
+def block_config(
+    target: Target,
+    block_size: int = 8,
+    taps: Sequence[int] = (0, 1),
+    layers: int = 2,
+    shape: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
+) -> BlockConfig:
+    """`shape` goes to the Qwen3 config, `options` to the drafter's own."""
+    qwen3 = Qwen3Config(**SHAPE | {"num_hidden_layers": layers, "vocab_size": target.vocab_size} | dict(shape))
+    return BlockConfig(qwen3, block_size, target.vocab_size - 1, tuple(taps), target.layers, **options)
+
+
+def dflash(
+    target: Target, block_size: int = 8, seed: int = 1, taps: Sequence[int] = (0, 1), **o: Any
+) -> BlockDiffusion:
+    model = enlivened(BlockDiffusionModel(block_config(target, block_size, taps, **o)), seed)
     return BlockDiffusion(model, target, block_size)
 
 

@@ -13,9 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xpress_bench.doctor import doctor
 from xpress_bench.errors import XpressError
-from xpress_bench.flags import FLAGS, QUESTION, chosen, resolve_device, run_parser, settings_of
+from xpress_bench.flags import FLAGS, QUESTION, SWITCHES, chosen, resolve_device, run_parser, settings_of
 from xpress_bench.gating import gate
+from xpress_bench.inspecting import convert, inspect
 from xpress_bench.leaderboard import site, submit
 from xpress_bench.reading import Parser, compare, explain, list_names, report, show, show_report
 
@@ -27,6 +29,9 @@ commands:
   xpress-bench --suite qa                  run: direct, draft and refine over the suite, then the table
   xpress-bench --resume RUN                go on with a run that was stopped
   xpress-bench check [same flags]          validate target, drafter and refiner, then plan the run
+  xpress-bench doctor                      what would make this machine noisy, and what to do
+  xpress-bench inspect PATH [--target T]   what a checkpoint is, which target it needs, whether it fits
+  xpress-bench convert PATH OUT --to F     the same drafter in another public format
   xpress-bench report RUN                  the table again, from the journal alone, or as another system prints it
   xpress-bench report RUN --plot           plots, CSV, LaTeX and one HTML page, written to RUN/report
   xpress-bench report A B C --together     several runs as one table, for a paper or a README
@@ -79,7 +84,7 @@ def run(words: list[str]) -> int:
     parser = run_parser("xpress-bench", QUESTION, EPILOG)
     parser.add_argument("--resume", type=Path, metavar="RUN", help="go on with a run that was stopped, as it began")
     options = parser.parse_intermixed_args(words)
-    asked = options.overrides or any(getattr(options, flag) is not None for flag in FLAGS)
+    asked = options.overrides or any(getattr(options, flag) is not None for flag in (*FLAGS, *SWITCHES))
     settings = chosen(options) if asked or not options.resume else None
     from xpress_bench.measure.interrupts import STATUS, Interrupted
 
@@ -141,10 +146,13 @@ def train(words: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "check": check,
+    "convert": convert,
+    "doctor": doctor,
     "report": report,
     "compare": compare,
     "explain": explain,
     "gate": gate,
+    "inspect": inspect,
     "list": list_names,
     "site": site,
     "submit": submit,

@@ -7,6 +7,9 @@ State between rounds (methods.md section 1): `tokens` ends with the anchor, whic
 target's cache. A round offers N draft tokens, the target runs [anchor, d_1..d_N] in one forward, the verifier accepts a
 prefix of `a` drafts and adds the target's own token; the cache keeps 1 + a rows. There is one device-to-host read per
 round, and everything that must be known on the host rides on it.
+
+That is a chain. With candidates (`candidates.py`) a step has several drafts: each is refined, and what is verified may
+be a tree of them, of which one path is accepted. With one draft, `widened` and `merged` give back what they are given.
 """
 
 from __future__ import annotations
@@ -18,12 +21,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from xpress_bench.candidates import followed, merged, widened
 from xpress_bench.drafters import Context, Draft, Drafter
 from xpress_bench.records import StopReason
 from xpress_bench.refiners import Refiner
 from xpress_bench.sampling import Sampling, pick
-from xpress_bench.targets import Target
+from xpress_bench.settings import CandidateSettings
+from xpress_bench.targets import Target, verifying_trees
 from xpress_bench.verifiers import Verdict, Verifier
+
+ONE_DRAFT = CandidateSettings()
 
 
 class Clock(Protocol):
@@ -44,7 +51,8 @@ class Limits:
 class Round:
     """One verify step: offered p, accepted a and committed c after stop rules, the block before and after refining.
 
-    `matched` is the accepted run before stop rules, `passes` the refinement passes made.
+    `matched` is the accepted run before stop rules, `passes` the refinement passes made. Of a tree, `nodes` tokens were
+    sent, `offered` is the longest path it may have, and the blocks are the path that was followed.
     """
 
     offered: int
@@ -54,6 +62,7 @@ class Round:
     draft: tuple[int, ...]
     refined: tuple[int, ...]
     passes: int
+    nodes: int  # 0: a chain
     stamps: tuple[object, ...]  # before draft, before refine, before verify, after the host read
 
 
@@ -96,6 +105,7 @@ def speculative(
     limits: Limits,
     sampling: Sampling,
     clock: Clock,
+    candidates: CandidateSettings = ONE_DRAFT,
 ) -> Output:
     """Arms B, C and on. prompt [1, n]. The first output id comes from the prompt pass and belongs to no round."""
     started = clock.stamp()
@@ -112,23 +122,24 @@ def speculative(
             drafter.start(target, prompt, unseen)
         room = limits.max_new_tokens - len(output.ids)
         context = context_of(tokens, prompt, target)
-        draft = drafter.propose(context, sampling)
+        draft = widened(drafter.propose(context, sampling), candidates, context, sampling)
         stamps.append(clock.stamp())
         refined = refine(draft, refiners, context, sampling)
         stamps.append(clock.stamp())
         # The round adds at most 1 + N tokens, so the last draft tokens of a block may be beyond the limit (C14).
-        offered = refined.cut(min(refined.tokens.shape[1], room - 1))
-        logits = target.verify(torch.cat([context.anchor[:, None], offered.tokens], dim=1), drafter.taps)
+        offered = merged(refined.cut(min(refined.tokens.shape[1], room - 1)), candidates, context, sampling)
+        logits = verify(target, context, offered, drafter.taps)
         verdict = verifier(offered, logits, context.position, sampling)
         accepted, new, before, after = read_once(verdict, draft, offered, bool(refiners))
-        unseen = target.commit(1 + accepted)
+        unseen = commit(target, accepted, verdict)
         stamps.append(clock.stamp())
         committed = up_to_stop([*after[:accepted], new], limits)
         output.ids += committed
         tokens += committed
         kept, after_refining = min(accepted, len(committed)), after if refiners else ()
-        counts = len(after), accepted, kept, len(committed)
-        output.rounds.append(Round(*counts, before, after_refining, refined.passes, tuple(stamps)))
+        counts = offered.longest, accepted, kept, len(committed)
+        nodes = 0 if offered.tree is None else offered.tokens.shape[1]
+        output.rounds.append(Round(*counts, before, after_refining, refined.passes, nodes, tuple(stamps)))
     output.stop_reason = reason
     return output
 
@@ -138,7 +149,7 @@ def refine(draft: Draft, refiners: Sequence[Refiner], context: Context, sampling
     for refiner in refiners:
         if draft.tokens.shape[1] == 0:
             return draft
-        refined = refiner.refine(draft, context, sampling)
+        refined = refiner.refine(draft, context.over(draft.tokens.shape[0]), sampling)
         draft = replace(refined, point_mass=draft.point_mass or refined.point_mass or not refiner.causal)
     return draft
 
@@ -150,17 +161,33 @@ def context_of(tokens: list[int], prompt: Tensor, target: Target) -> Context:
     return Context(tokens, last[:, 1], last[:, 0], position, target.context - position)
 
 
+def verify(target: Target, context: Context, offered: Draft, taps: tuple[int, ...]) -> Tensor:
+    """The target's logits [1, 1 + N, V] for the anchor and every token offered, in one forward."""
+    rows = torch.cat([context.anchor[:, None], offered.tokens], dim=1)
+    if offered.tree is None:
+        return target.verify(rows, taps)
+    return verifying_trees(target).verify_tree(rows, offered.tree, taps)
+
+
+def commit(target: Target, accepted: int, verdict: Verdict) -> Tensor | None:
+    """Keep the anchor and what was accepted of the last forward; the features of these rows."""
+    if verdict.path is None:
+        return target.commit(1 + accepted)
+    return verifying_trees(target).commit_path(verdict.path[: 1 + accepted])
+
+
 def read_once(
     verdict: Verdict, draft: Draft, offered: Draft, refined: bool
 ) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
     """The round's one device-to-host read: accepted count, the target's token, the block before and after refining."""
-    count = offered.tokens.shape[1]
-    parts = [verdict.accepted[:, None], verdict.next_token[:, None], offered.tokens]
+    before, after = followed(draft, offered, verdict.path)
+    parts = [verdict.accepted[:, None], verdict.next_token[:, None], after]
     if refined:
-        parts.append(draft.tokens[:, :count])
-    accepted, new, *block = torch.cat(parts, dim=1)[0].tolist()
-    after = tuple(block[:count])
-    return accepted, new, tuple(block[count:]) if refined else after, after
+        parts.append(before)
+    accepted, new, *ids = torch.cat(parts, dim=1)[0].tolist()
+    count = after.shape[1]
+    blocks = [tuple(token for token in block if token >= 0) for block in (ids[:count], ids[count:])]
+    return accepted, new, blocks[1] if refined else blocks[0], blocks[0]
 
 
 def stop_reason(ids: list[int], limits: Limits) -> StopReason | None:

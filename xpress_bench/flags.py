@@ -26,11 +26,15 @@ FLAGS: dict[str, tuple[str, str]] = {
     "temperature": ("temperatures", "one or several with commas, e.g. 0,1"),
     "device": ("device", "auto, cpu, cuda, cuda:1"),
     "dtype": ("dtype", "float64, float32, bfloat16, float16"),
+    "weights": ("weights", "trained, or random: from configs alone, to know what a step costs before weights exist"),
     "profile": ("profile", "quick (default on CPU), standard (default on a GPU), paper"),
     "out": (
         "out",
         "folder for run folders (default: runs); an unfinished run of the same settings in it is gone on with",
     ),
+}
+SWITCHES: dict[str, str] = {  # keys that a flag alone sets to true
+    "compile": "compile the steps of the target, drafter and refiner over fixed shapes; for every arm alike",
 }
 LISTS = ("verifiers", "seeds", "temperatures")
 PLAIN = ("limit", "profile")
@@ -53,6 +57,8 @@ def run_parser(program: str, description: str, epilog: str | None = None) -> Par
     parser.add_argument("--version", action="version", version=f"xpress-bench {__version__}")
     for flag, (_, text) in FLAGS.items():
         parser.add_argument(f"--{flag}", metavar=flag.upper(), help=text)
+    for key, text in SWITCHES.items():
+        parser.add_argument(f"--{key}", action="store_const", const="true", help=text)
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="any setting by its key, after the flags")
     return parser
 
@@ -63,6 +69,7 @@ def chosen(options: argparse.Namespace) -> Settings:
 
     given = {flag: getattr(options, flag) for flag in FLAGS}
     flags = {FLAGS[flag][0]: as_override(FLAGS[flag][0], value) for flag, value in given.items() if value is not None}
+    flags |= {key: "true" for key in SWITCHES if getattr(options, key)}
     settings = settings_from(flags, options.overrides)
     device = resolve_device(settings.device)
     profiled = "profile" in flags or any(word.startswith("profile=") for word in options.overrides)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xpress_bench.errors import UsageError
-from xpress_bench.flags import FLAGS, chosen, run_parser, settings_of
+from xpress_bench.flags import FLAGS, SWITCHES, chosen, run_parser, settings_of
 from xpress_bench.reading import FORMATS, lay_out
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def gate(words: list[str]) -> int:
     """Compare, print, and return the outcome's exit code."""
     started = time.monotonic()
     options = _parser().parse_intermixed_args(words)
-    chosen(options)  # a wrong flag is told before anything runs
+    if chosen(options).weights == "random":  # a wrong flag is told before anything runs
+        raise UsageError("--weights random: a gate compares output and speed, which need trained weights; leave it out")
     _refuse_contradictions(options)
     if options.record and not options.stored:
         return _record_counted(options)
@@ -106,7 +107,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
 def _run_words(options: argparse.Namespace) -> list[str]:
     """The words of the command line that belong to the run."""
     flags = [word for flag in FLAGS if (value := getattr(options, flag)) for word in (f"--{flag}", value)]
-    return [*flags, *options.overrides]
+    return [*flags, *(f"--{key}" for key in SWITCHES if getattr(options, key)), *options.overrides]
 
 
 def _design(options: argparse.Namespace) -> Design:
@@ -193,9 +194,11 @@ def _base_of(options: argparse.Namespace) -> tuple[str, list[str]]:
     own = _run_words(options)
     if not Path(options.against).exists():
         return options.against, own or list(TIMED)
+    from xpress_bench.analyse.cost import refuse_random
     from xpress_bench.journals import read_run
 
     header = read_run(Path(options.against)).header
+    refuse_random(header)
     if not header.git.get("commit") or header.git.get("dirty"):
         why = header.git.get("reason") or "it was made by a checkout with uncommitted changes"
         raise UsageError(
@@ -205,14 +208,17 @@ def _base_of(options: argparse.Namespace) -> tuple[str, list[str]]:
 
 
 def _stored(options: argparse.Namespace) -> Iterator[Check]:
+    from xpress_bench.analyse.admission import disturbed
     from xpress_bench.analyse.gate import Check
     from xpress_bench.analyse.sessions import append_session, read_sessions, session_checks, session_of
     from xpress_bench.journals import read_run
     from xpress_bench.measure import runner
     from xpress_bench.measure.progress import progress_for
 
-    words = _run_words(options) or list(TIMED)
+    words = _run_words(options) or [*TIMED, "launches=3"]
     settings = settings_of(words, "xpress-bench gate")
+    if settings.launches == 1:
+        raise UsageError("--stored measures in processes of their own, but launches=1 in this one: add launches=3")
     files = sorted(options.baselines.glob(f"*/{Path(settings.suite).stem}.jsonl"))
     files = [file for file in files if file.parent.name != COUNTED]
     stored = [session for file in files for session in read_sessions(file)]
@@ -223,6 +229,9 @@ def _stored(options: argparse.Namespace) -> Iterator[Check]:
         )
     with progress_for("session") as progress:
         run = read_run(runner.run(settings, words, progress))
+    if settings.admission != "off" and (reasons := list(disturbed(run.launches).values())):
+        yield Check("wall time", "session", "inconclusive", len(run.cells), f"the machine was not quiet: {reasons[0]}")
+        return
     if options.record:
         if run.header.git.get("dirty"):
             raise UsageError("this session is not recorded: the package has uncommitted changes; commit them first")

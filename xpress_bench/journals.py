@@ -20,6 +20,7 @@ from xpress_bench.records import (
     SCHEMA,
     Cell,
     Condition,
+    Control,
     Footer,
     Header,
     Launch,
@@ -63,7 +64,7 @@ class _Target(msgspec.Struct):
 _TABLES = {"settings": _Settings, "suite": _Suite, "target": _Target}
 BUFFER = 2**18  # bytes read at a time: some hundred lines
 MAX_LINE_BYTES = 100_000_000
-Record = Header | Launch | Cell | Memory | Replay | Trace | Footer
+Record = Header | Launch | Cell | Memory | Replay | Trace | Control | Footer
 _KINDS: dict[str, type[Any]] = {
     "header": Header,
     "launch": Launch,
@@ -71,6 +72,7 @@ _KINDS: dict[str, type[Any]] = {
     "memory": Memory,
     "replay": Replay,
     "trace": Trace,
+    "control": Control,
     "footer": Footer,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -135,6 +137,7 @@ def read_run(path: Path, parse: Callable[[bytes], Record] = from_line) -> Run:
         footer=of[Footer][-1] if of[Footer] else None,
         folder=file.parent,
         traces=tuple(of[Trace]),
+        controls=tuple(of[Control]),
         launches=tuple(of[Launch]),
     )
 
@@ -148,7 +151,7 @@ def _refuse_lean(header: Header, file: Path) -> None:
 
 
 def counting(records: Iterable[Record]) -> list[Record]:
-    """The records that count: of several attempts at a launch the last, and no footer that an attempt came after.
+    """The records that count: the last attempt at a launch, unless it is void, and no footer that one came after.
 
     What belongs to the whole run and what to each launch come together, in their order.
     """
@@ -157,7 +160,7 @@ def counting(records: Iterable[Record]) -> list[Record]:
     for record in records:
         if isinstance(record, Launch):
             at = record.launch
-            if record.event == "started":
+            if record.event in ("started", "void"):
                 kept[at].clear()
                 kept[None] = [one for one in kept[None] if not isinstance(one, Footer)]
         whole = isinstance(record, (Header, Memory, Footer))

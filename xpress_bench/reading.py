@@ -71,6 +71,7 @@ def show_report(
 
     1 if a run did not end or had a failure.
     """
+    from xpress_bench.analyse.cost import refuse_random
     from xpress_bench.analyse.streaming import read_reduced
     from xpress_bench.journals import read_run
     from xpress_bench.publish import tables_csv
@@ -83,6 +84,8 @@ def show_report(
     status, tables = 0, dict[str, Sequence[View]]()
     for folder in folders:
         measured = read_run(folder) if plot or layout == "html" else read_reduced(folder)
+        if system or plot or layout in OF_RUNS:
+            refuse_random(measured.header)
         if system:
             lay_out(report_as(measured, system), layout)
         else:
@@ -128,7 +131,7 @@ def show_together(folders: Sequence[Path], layout: str) -> int:
     from xpress_bench.analyse.summary import summarise
     from xpress_bench.publish.together import together
 
-    runs = [read_reduced(folder) for folder in folders]
+    runs = _trained([read_reduced(folder) for folder in folders])
     lay_out(together([summarise(run, items_of(run.header)) for run in runs]), layout)
     return 0 if all(map(_ended, runs)) else 1
 
@@ -141,12 +144,21 @@ def show_against(folders: Sequence[Path], layout: str, name: str) -> int:
 
     publication, status = load(name), 0
     for folder in folders:
-        measured = read_run(folder)
+        (measured,) = _trained([read_run(folder)])
         joined = "," in measured.header.settings["suite"]
         content, reproduced = against.page(measured, publication, items_of(measured.header) if joined else ())
         lay_out(content, layout)
         status = status if reproduced else 1
     return status
+
+
+def _trained(runs: list[Run]) -> list[Run]:
+    """The same runs. UsageError for one with random weights, of which only the report of costs means anything."""
+    from xpress_bench.analyse.cost import refuse_random
+
+    for run in runs:
+        refuse_random(run.header)
+    return runs
 
 
 def explain(words: list[str]) -> int:
@@ -158,7 +170,7 @@ def explain(words: list[str]) -> int:
     from xpress_bench.journals import read_run
     from xpress_bench.publish import explaining
 
-    measured = read_run(options.run)
+    (measured,) = _trained([read_run(options.run)])
     lay_out(explaining.page(measured, items_of(measured.header)), options.format)
     return 0
 
@@ -188,7 +200,7 @@ def compare(words: list[str]) -> int:
     from xpress_bench.analyse.streaming import read_reduced
     from xpress_bench.publish import comparing
 
-    runs = [read_reduced(folder) for folder in options.runs]
+    runs = _trained([read_reduced(folder) for folder in options.runs])
     lay_out(comparing.page(between.compare(runs, options.arms, items_of(runs[0].header))), options.format)
     return 0
 

@@ -47,6 +47,11 @@ class Steps:
     drafts, refined: the ids offered before and after refinement (refined is empty without a refiner).
     passes: refinement passes really made, fewer than asked for where they settled early; empty without a refiner.
     Times are seconds per step.
+
+    Of several candidates all of this is of the chain that was verified. Of a tree, offered is the longest path that it
+    may have, as a chain of the same block offers; drafts and refined are the path that was followed, on along its
+    longest continuation, and may be shorter; a token that the tree put beside the candidates stands in both. nodes: the
+    tokens of the tree, all sent to the target; empty for chains. Merging candidates is part of verify_s.
     """
 
     offered: tuple[Count, ...] = ()
@@ -59,6 +64,7 @@ class Steps:
     verify_s: tuple[float, ...] = ()
     matched: tuple[Count, ...] = ()
     passes: tuple[Count, ...] = ()
+    nodes: tuple[Count, ...] = ()
 
     @property
     def tally(self) -> Tally:
@@ -101,7 +107,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Peak memory of one arm, measured in a fresh process of its own. Unknown is None with a reason."""
+    """Peak memory of one arm, measured in a fresh process of its own. Unknown is None with a reason.
+
+    parts_bytes: what the weights of target, drafter and refiner take, the caches (all other tensors that these hold
+    after the longest request) and captured CUDA graphs; less than the peak by activations, libraries and the process.
+    stage_peak_bytes: most that torch had allocated during each stage. unknown: of both, what is None and why.
+    """
 
     arm: str
     quantity: Literal["nvml_device_peak_minus_idle", "process_peak_rss"]
@@ -110,6 +121,9 @@ class Memory:
     torch_allocated_peak_bytes: int | None = None
     device_uuid: str | None = None
     reason: str | None = None
+    parts_bytes: dict[str, int | None] = field(default_factory=dict)
+    stage_peak_bytes: dict[str, int | None] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +175,29 @@ class Trace:
     turn: int = 1
 
 
+Against = Literal["generate", "unstamped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One request run two ways in turn, to check the measuring itself; both warmed up.
+
+    generate: direct beside transformers' own greedy generation. unstamped: an arm as measured beside itself without
+    stage times. `latency_s` and `tokens` are the arm's, those named `control` of the other way. With `reason` set
+    nothing was measured.
+    """
+
+    against: Against
+    prompt: str
+    arm: str
+    latency_s: Seconds | None = None
+    control_s: Seconds | None = None
+    tokens: int | None = None
+    control_tokens: int | None = None
+    same_ids: bool | None = None
+    reason: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Arm:
     """One way of generating that the run measured, as the report shows it."""
@@ -172,6 +209,9 @@ class Arm:
     denoising_steps: int | None
     passes: int | None
     checkpoints: dict[str, str | None] = field(default_factory=dict)  # part -> sha256 of its weights
+    candidates: int | None = None  # M drafts per step; None: one
+    nodes: int | None = None  # budget of the tree that is verified; None: no tree is grown
+    compiled: tuple[str, ...] = ()  # of target, drafter, refiner: those whose steps are compiled
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +249,19 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A mark: an attempt at a launch starts here, or has ended, or was lost and why.
+    """A mark: the timed requests of an attempt at a launch start here, have ended or are void, or it was lost.
 
     What is measured between its marks belongs to the attempt. One that did not end is partial, and resuming the run
-    makes another: the last attempt at a launch counts (`counting`). Where and when stand on the first mark.
+    makes another: the last attempt at a launch counts (`counting`), a void one never does. Where and when stand on the
+    first mark, and why there was a void attempt before. `reason` of the last mark: what disturbed or ended the attempt.
     """
 
     launch: int
-    event: Literal["started", "ended", "lost"]
+    event: Literal["started", "ended", "void", "lost"]
     at_utc: str
     sitting: int  # 0: the command that began the run; one more each time it was resumed
-    machine: dict[str, Any] = field(default_factory=dict)  # as in the header, with `versions` and `git`
+    # Started: as in the header, with `versions`, `git`, and `cooled_s` waited for a cooler board. Then: `after`.
+    machine: dict[str, Any] = field(default_factory=dict)
     reason: str | None = None
 
 
@@ -244,6 +286,7 @@ class Run:
     footer: Footer | None  # None: the run did not end by itself
     folder: Path
     traces: tuple[Trace, ...] = ()
+    controls: tuple[Control, ...] = ()
     launches: tuple[Launch, ...] = ()  # marks of the attempts that count; none in older journals
 
 

@@ -55,17 +55,26 @@ class Registry(Generic[T]):
         return {point.name: point for point in entry_points(group=f"xpress_bench.{self.kind}")}
 
     def entries(self) -> list[Entry]:
-        """Every name with its one-line summary and origin, own entries first, without importing any of them."""
+        """Every name with its one-line summary and origin, own entries first. Plug-ins are imported, to try them."""
         own = [Entry(name, summary, "xpress_bench") for name, (_, summary) in self._own.items()]
         others = [
-            Entry(name, point.value, point.dist.name if point.dist else "unknown")
+            Entry(name, self._tried(point), point.dist.name if point.dist else "unknown")
             for name, point in sorted(self._published().items())
-            if name not in self._own
         ]
         return own + others
 
+    def _tried(self, point: EntryPoint) -> str:
+        """Where a plug-in is, and why it cannot be used if it cannot."""
+        if point.name in self._own:
+            return f"{point.value}, hidden: its name is taken, it needs another"
+        try:
+            _load(point)
+        except UsageError as error:
+            return f"{point.value}, broken: {error}"
+        return point.value
+
     def names(self) -> list[str]:
-        return [entry.name for entry in self.entries()]
+        return [*self._own, *sorted(set(self._published()) - set(self._own))]
 
     def __contains__(self, name: str) -> bool:
         return name in self._own or name in self._published()
@@ -79,10 +88,10 @@ class Registry(Generic[T]):
         if name not in published:
             raise UsageError(self.unknown(name))
         try:
-            return published[name].load()  # type: ignore[no-any-return]
-        except Exception as error:  # a broken plug-in is the user's to mend: say which, and why
+            return _load(published[name])  # type: ignore[no-any-return]
+        except UsageError as error:
             raise UsageError(
-                f"{self.kind}: the plug-in {name!r} ({published[name].value}) does not load: {error}"
+                f"{self.kind}: the plug-in {name!r} ({published[name].value}) is broken: {error}"
             ) from error
 
     def unknown(self, name: str) -> str:
@@ -91,6 +100,14 @@ class Registry(Generic[T]):
         return (
             f"no {self.kind.removesuffix('s')} called {name!r}; {hint} `xpress-bench list {self.kind}` shows them all"
         )
+
+
+def _load(point: EntryPoint) -> Any:
+    """The object of a plug-in. A broken one is the user's to mend, whatever it raises: UsageError says why."""
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        raise UsageError(f"{type(error).__name__}: {error}") from error
 
 
 def _resolve(where: str) -> Any:

@@ -18,15 +18,24 @@ from xpress_bench.records import Condition
 
 
 def pick(logits: Tensor, temperature: float, noise: Tensor | None) -> Tensor:
-    """Token ids [b, n] from logits [b, n, V] and noise of the same shape; `noise` None means argmax."""
+    """Token ids [b, n] from logits [b, n, V] and noise of the same shape; `noise` None means argmax.
+
+    At temperature 0 noise can only be a preference: a candidate's own, which forces a token (`candidates`).
+    """
     if noise is None:
         return logits.argmax(-1)
-    return (_wide(logits) / temperature + noise).argmax(-1)
+    return (_wide(logits) / (temperature or 1.0) + noise).argmax(-1)
 
 
 def law(logits: Tensor, temperature: float) -> Tensor:
     """Probabilities [b, n, V], at least float32, from which `pick` draws at a temperature above 0."""
     return (_wide(logits) / temperature).softmax(-1)
+
+
+def log_law(logits: Tensor, temperature: float, noise: Tensor | None) -> Tensor:
+    """Log-probabilities [b, n, V] of what `pick` takes the largest of; at temperature 0 those of temperature 1."""
+    scaled = _wide(logits) / (temperature or 1.0)
+    return (scaled if noise is None else scaled + noise).log_softmax(-1)
 
 
 def _wide(logits: Tensor) -> Tensor:
@@ -76,7 +85,7 @@ class FreshNoise:
     def __init__(self, seed: int, stage: str, device: torch.device) -> None:
         self.generator = torch.Generator(device=device).manual_seed(stable_seed(seed, stage))
 
-    def at(self, position: int, count: int, like: Tensor) -> Tensor | None:
+    def at(self, position: int, count: int, like: Tensor) -> Tensor:
         return _gumbel((like.shape[0], count, like.shape[-1]), like, self.generator)
 
 
@@ -84,7 +93,7 @@ class Sampling:
     """Everything random about one request: the draft's noise, the target's noise, and the coins of rejection sampling.
 
     Direct generation and `coupled` verification read `target`; `rejection` draws drafts from a stream of their own,
-    so that a drafter's randomness never advances the target's (C40).
+    so that a drafter's randomness never advances the target's (C40). So do all but the first of several candidates.
     """
 
     def __init__(self, condition: Condition, seed: int, device: torch.device) -> None:
@@ -93,6 +102,7 @@ class Sampling:
         self.target: Noise = NoNoise() if condition.temperature == 0 else KeyedNoise(seed)
         self.draft: Noise = FreshNoise(seed, "draft", device) if condition.verifier == "rejection" else self.target
         self.verify = FreshNoise(seed, "verify", device)
+        self.candidates = FreshNoise(seed, "candidates", device)
 
 
 def stable_seed(*parts: object) -> int:

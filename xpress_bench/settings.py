@@ -11,9 +11,15 @@ from typing import Any, Literal
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Condition
 
+Admission = Literal["warn", "void", "off"]  # told; made once more in another process, and told; not judged
+ADMISSIONS: tuple[Admission, ...] = ("warn", "void", "off")
 Dtype = Literal["float64", "float32", "bfloat16", "float16"]
 DTYPES: tuple[Dtype, ...] = ("float64", "float32", "bfloat16", "float16")
+Weights = Literal["trained", "random"]  # random: made from configs alone, to measure what a step costs and no more
+WEIGHTS: tuple[Weights, ...] = ("trained", "random")
 VERIFIERS = ("greedy", "coupled", "rejection")
+SOURCES = ("noise", "first", "any")
+MERGES = ("tree", "best", "slots")
 SAMPLED = (1e-4, 1e4)  # temperatures: below, logits / T are so large that rounding hides the noise; above, all is noise
 
 
@@ -53,8 +59,41 @@ class RefinerSettings:
     params: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class CandidateSettings:
+    """How many drafts a step has, and what becomes of them; the defaults are the one draft of a chain.
+
+    `source` says what the drafts beside the first are. `noise`: drawn again from the laws of the draft's slots; without
+    a temperature there is nothing to draw, and it is `first`. `first`: another first token, the likeliest of them.
+    `any`: another token in any one slot, where the draft is likeliest to be right up to there and wrong there.
+    `merge` says what is verified, after refinement. `tree`: all of them, as one prefix tree. `best`: the one that the
+    drafter, or the refiner behind it, is surest of. `slots`: in each slot the token that it is surest of.
+    `nodes`: verify a tree of so many tokens, the likeliest by the laws of the slots, grown around the drafts (DDTree).
+    """
+
+    count: int = 1  # M
+    source: str = "noise"
+    merge: str = "tree"
+    nodes: int | None = None
+
+    def __post_init__(self) -> None:
+        _at_least(1, **{"candidates.count": self.count})
+        if self.nodes is not None:
+            _at_least(1, **{"candidates.nodes": self.nodes})
+        for name, known in (("source", SOURCES), ("merge", MERGES)):
+            if getattr(self, name) not in known:
+                raise UsageError(f"candidates.{name} {getattr(self, name)!r}: choose one of {', '.join(known)}")
+        if self.nodes is not None and self.merge != "tree":
+            raise UsageError(f"candidates.nodes is {self.nodes}: only a tree has nodes, and merge is {self.merge}")
+
+
 # Groups of settings inside a run's, by key.
-PARTS: dict[str, type[Any]] = {"target": TargetSettings, "drafter": DrafterSettings, "refiner": RefinerSettings}
+PARTS: dict[str, type[Any]] = {
+    "target": TargetSettings,
+    "drafter": DrafterSettings,
+    "refiner": RefinerSettings,
+    "candidates": CandidateSettings,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +124,11 @@ class Settings:
     profile: str
     out: str
     protocol: str | None = None  # the publication that set all of this, but for what was overridden
+    weights: Weights = "trained"
+    compile: bool = False  # compiled steps over fixed shapes, for every arm alike
+    controls: int = 0  # prompts run a second way beside, to check the measuring itself (`measure.controls`); 0: none
+    admission: Admission = "warn"  # what becomes of a launch that something disturbed (`analyse.admission`)
+    candidates: CandidateSettings = field(default_factory=CandidateSettings)
 
     def __post_init__(self) -> None:
         _at_least(1, repeats=self.repeats, launches=self.launches, warmup=self.warmup, deadline_s=self.deadline_s)
@@ -95,7 +139,7 @@ class Settings:
             _at_least(2, block_size=self.block_size)
         if self.refiner.passes is not None:
             _at_least(0, **{"refiner.passes": self.refiner.passes})
-        _at_least(0, trace=self.trace)
+        _at_least(0, trace=self.trace, controls=self.controls)
         _at_least(1, **{"drafter.denoising_steps": self.drafter.denoising_steps})
         _distinct("seeds", self.seeds)
         _distinct("temperatures", self.temperatures)
@@ -108,6 +152,12 @@ class Settings:
                 raise UsageError(f"verifiers {list(self.verifiers)}: {verifier!r} is none of {', '.join(VERIFIERS)}")
         if self.batch_size != 1:
             raise UsageError(f"batch_size {self.batch_size}: measured runs are at batch 1 for now")
+        if self.admission not in ADMISSIONS:
+            raise UsageError(f"admission {self.admission!r}: choose one of {', '.join(ADMISSIONS)}")
+        if self.weights not in WEIGHTS:
+            raise UsageError(f"weights {self.weights!r}: choose one of {', '.join(WEIGHTS)}")
+        if self.compile and self.candidates.merge == "tree" and (self.candidates.count > 1 or self.candidates.nodes):
+            raise UsageError("--compile verifies chains only: add candidates.merge=best, or leave --compile out")
         if self.dtype not in DTYPES:
             raise UsageError(f"dtype {self.dtype!r}: choose one of {', '.join(DTYPES)}")
         self.conditions()  # refuses a temperature without a rule now, not after the models are loaded
@@ -135,7 +185,7 @@ class Settings:
         """The settings that `to_json` wrote."""
         body: dict[str, Any] = json.loads(text)
         body |= {name: tuple(value) for name, value in body.items() if isinstance(value, list)}
-        return cls(**body | {name: kind(**body[name]) for name, kind in PARTS.items()})
+        return cls(**body | {name: kind(**body[name]) for name, kind in PARTS.items() if name in body})
 
     def sha256(self) -> str:
         """Hash of everything that can change a result; the output folder can not."""

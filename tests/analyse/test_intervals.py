@@ -16,6 +16,7 @@ from xpress_bench.analyse.intervals import (
     median_interval,
     paired_p_value,
     ratio_interval,
+    totals_ratio_interval,
 )
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -154,3 +155,39 @@ def test_same_data_same_interval():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert median_interval(values) == median_interval(values)
+
+
+def test_a_ratio_of_totals_by_hand():
+    # log 6/3 - and pseudo-values log 2 + (k / 3 - 1) - (n / 1.5 - 1): with k = (2, 4), n = (1, 2) both sides move alike
+    assert ends(totals_ratio_interval([[2, 4]], [[1, 2]])) == pytest.approx((2, 2, 2))
+    # k = (2, 4), n = (1, 1): log 3 -+ 1/3, standard error 1/3, t(1) = 12.706
+    low, high = (math.log(value) for value in ends(totals_ratio_interval([[2, 4]], [[1, 1]]))[1:])
+    assert (low, high) == pytest.approx((math.log(3) - 12.706 / 3, math.log(3) + 12.706 / 3), rel=1e-4)
+
+
+def test_a_product_of_ratios_is_the_ratio_of_products_of_totals():
+    draw = np.random.default_rng(3)
+    a, b, c, d = draw.gamma(4.0, size=(4, 50))
+    found = totals_ratio_interval([a, b], [c, d])
+    assert found.estimate == pytest.approx(a.sum() * b.sum() / (c.sum() * d.sum()))
+    assert (found.method, found.n) == ("clustered t on logs", 50)
+    # a side that stands above and below cancels
+    assert ends(totals_ratio_interval([a, b], [c, b])) == pytest.approx(ends(totals_ratio_interval([a], [c])))
+
+
+def test_the_interval_of_totals_covers_and_agrees_with_the_linear_one():
+    draw, hits = np.random.default_rng(5), 0
+    for _ in range(1000):
+        size = draw.gamma(3.0, size=40)
+        k, n = size * draw.gamma(9.0, 1 / 9, size=40), size * draw.gamma(9.0, 1 / 9, size=40)
+        found = totals_ratio_interval([k], [n])
+        hits += found.low <= 1 <= found.high
+    assert 0.92 <= hits / 1000 <= 0.98
+    linear = clustered_ratio_interval(k, n)
+    assert (linear.low, linear.high) == pytest.approx((found.low, found.high), abs=0.03)
+
+
+def test_a_total_of_nothing_has_no_ratio():
+    assert totals_ratio_interval([[0, 0]], [[1, 2]]) == totals_ratio_interval([[1, 2]], [[0, 0]])
+    assert totals_ratio_interval([[]], [[]]) == Unknown("a total is 0")
+    assert totals_ratio_interval([[4]], [[2]]) == Unknown("n < 2", pytest.approx(2.0))

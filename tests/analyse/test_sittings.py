@@ -50,3 +50,14 @@ def test_another_machine_and_other_versions_are_named_and_the_kernel_is_not() ->
 def test_c37_a_lost_launch_is_named_with_its_reason() -> None:
     lost = Launch(1, "lost", "2026-01-31T13:00:00+00:00", 0, reason="it ended with status -9")
     assert list(sittings([started(0), ended(0), started(1), lost])) == ["launch 2 was lost: it ended with status -9"]
+
+
+def test_a_launch_that_something_disturbed_says_so() -> None:
+    again = Launch(1, "started", "2026-01-31T12:00:00+00:00", 0, HERE, "the GPU was throttled")
+    marks = [started(0), ended(0), again, Launch(1, "ended", "2026-01-31T13:00:00+00:00", 0, {}, "a busy CPU")]
+    assert list(sittings(marks)) == [
+        "launch 2 was measured twice, since the first attempt was void: the GPU was throttled",
+        "launch 2 was disturbed: a busy CPU",
+    ]
+    void = Launch(1, "void", "2026-01-31T13:00:00+00:00", 0, {}, "a busy CPU")
+    assert list(sittings([started(0), ended(0), void])) == ["launch 2 was void: a busy CPU"]

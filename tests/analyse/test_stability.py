@@ -1,10 +1,12 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from runs import cell, grid
+from runs import GREEDY, cell, grid
 
 from xpress_bench.analyse.stability import stability
+from xpress_bench.measure.schedule import schedule
 
 pytestmark = pytest.mark.filterwarnings("error")
 RNG = np.random.default_rng(4)
@@ -49,6 +51,40 @@ def test_order_of_arms():
     cells = [cell("direct", f"p{p}", 1.0 + 0.05 * ((p + r) % 3) + RNG.normal(0, 0.001), repeat=r, order=(p + r) % 3)
              for p in range(40) for r in range(3)]  # fmt: skip
     assert any("order of arms" in flag for flag in stability(cells).flags)
+
+
+def test_a_planted_order_effect_and_drift_have_their_whole_correlation():
+    """Every repeat of a request comes later in the order and in the launch, and is slower than the one before."""
+    cells = [cell("direct", "p0", 1.0 + 0.05 * r, repeat=r, order=r) for r in range(10)]
+    found = stability(cells)
+    assert (found.order.correlation, found.drift.correlation) == (pytest.approx(1), pytest.approx(1))
+    backwards = stability([replace(c, order=9 - c.order) for c in cells])
+    assert (backwards.order.correlation, backwards.drift.correlation) == (pytest.approx(-1), pytest.approx(1))
+
+
+def test_a_few_requests_that_happen_to_stand_in_order_are_no_trend():
+    found = stability([cell("direct", "p0", 1.0 + 0.05 * r, repeat=r, order=r) for r in range(3)])
+    assert (found.order, found.drift) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("effect", "flag"),
+    [
+        (lambda at, c: 1.01 if c.order == 2 else 1.0, "order of arms"),  # 1 % on the last arm of three, noise 1 %
+        (lambda at, c: 1 + 0.02 * at / 360, "drifts"),  # 2 % from start to end
+        (lambda at, c: 1.0, None),
+    ],
+)
+def test_small_order_effects_and_drifts_are_found_and_nothing_else(effect, flag):
+    """Arms in every place alike, as the schedule puts them."""
+    slots = list(schedule(["direct", "draft", "refine"], [GREEDY], [(f"p{p}", 1) for p in range(40)], [0], 3, 0))
+    cells = [cell(s.arm, s.prompt, repeat=s.repeat, order=s.order) for s in slots]
+    noise = np.random.default_rng(11).normal(0, 0.01, len(cells))
+    cells = [
+        replace(c, latency_s=math.exp(e) * effect(at, c)) for at, (c, e) in enumerate(zip(cells, noise, strict=True))
+    ]
+    flags = stability(cells).flags
+    assert [flag in one for one in flags] == [True] if flag else flags == ()
 
 
 def test_slow_first_repeats_ask_for_more_warmup():

@@ -4,7 +4,7 @@ import pytest
 from runs import cell, steps
 
 from xpress_bench.analyse.intervals import Unknown
-from xpress_bench.analyse.stages import efficiency, stages
+from xpress_bench.analyse.stages import stages
 
 ONE = cell(
     "refine",
@@ -14,7 +14,7 @@ ONE = cell(
     rest_s=0.04,
     steps=replace(steps([3, 3]), draft_s=(0.03, 0.03), refine_s=(0.02, 0.02), verify_s=(0.13, 0.13)),
 )
-DIRECT = cell("direct", latency_s=0.9, ids=tuple(range(8)), prefill_s=0.1, rest_s=0.0)
+DIRECT = cell("direct", latency_s=0.9, ids=tuple(range(8)), prefill_s=0.1)
 
 
 def test_seconds_per_step_add_up_to_the_latency():
@@ -31,13 +31,6 @@ def test_parts_that_miss_the_latency_are_unreliable():
     assert stages([replace(ONE, rest_s=0.02)]).reliable  # 4 %
 
 
-def test_efficiency_by_hand():
-    # predicted: 0.1 s per token x 4 tokens per step / 0.18 s per step; measured: 0.9 / 0.5
-    assert efficiency([DIRECT], [ONE], stages([ONE])) == pytest.approx(1.8 / (0.1 * 4 / 0.18))
-
-
-def test_without_steps_or_times_both_are_unknown():
+def test_without_steps_or_times_they_are_unknown():
     assert stages([DIRECT]) == Unknown("no verify step was timed")
     assert stages([replace(ONE, steps=steps([3, 3]))]) == Unknown("no verify step was timed")
-    assert isinstance(efficiency([DIRECT], [DIRECT], stages([DIRECT])), Unknown)
-    assert isinstance(efficiency([], [ONE], stages([ONE])), Unknown)

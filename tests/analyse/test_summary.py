@@ -128,13 +128,13 @@ def test_by_category_splits_prompts_and_loses_none():
         by(run(study()), items, "colour")
 
 
-def test_stage_shares_and_efficiency_reach_the_arm():
+def test_stage_shares_and_costs_reach_the_arm():
     timed = replace(steps([3, 3]), draft_s=(0.1, 0.1), refine_s=(0.0, 0.0), verify_s=(0.2, 0.2))
     cells = [c for c in study() if c.arm != "refine"]
-    cells = [replace(c, steps=timed, ids=tuple(range(8))) if c.arm == "draft" else c for c in cells]
+    cells = [replace(c, steps=timed, ids=tuple(range(9)), prefill_s=0.1) if c.arm == "draft" else c for c in cells]
     draft = arm(summarise(run(cells)), "draft")
     assert draft.stages.step_s == pytest.approx(0.3)
-    assert draft.efficiency > 0
+    assert draft.cost == Unknown("no prompt was timed on both sides")  # direct's prefill is not known
 
 
 def test_a_journal_on_disk_gives_the_same_summary(tmp_path):

@@ -153,18 +153,13 @@ def test_a_drafter_for_another_target_is_refused_with_both_numbers(
         opened(tmp_path)
 
 
-def test_the_shift_layout_is_refused_by_name(tmp_path: Path) -> None:
-    write(tmp_path, CONFIG | {"sample_from_anchor": True}, released())
-    assert "shift" in refused(tmp_path)
-    assert "fill-in" in refused(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "shape", "words"),
     [
         ("layers.1.mlp.up_proj.weight", None, "missing ['layers.1.mlp.up_proj.weight']"),
         ("layers.0.self_attn.q_proj.bias", (32,), "not understood ['layers.0.self_attn.q_proj.bias']"),
-        ("lm_head.weight", (80, 32), "not understood ['lm_head.weight']"),
+        ("candidate_selector.successor_codebook", (80, 4), "not understood ['candidate_selector.successor_codebook']"),
+        ("lm_head.weight", (81, 32), "lm_head.weight has shape (81, 32), its config asks for (80, 32)"),
         ("fc.weight", (32, 32), "fc.weight has shape (32, 32), its config asks for (32, 64)"),
     ],
 )
@@ -185,11 +180,11 @@ def test_tensors_must_be_exactly_those_of_the_config(
         ({"block_size": None}, "has no 'block_size'"),
         ({"block_size": 1}, "block_size is 1, not a whole number from 2"),
         ({"block_size": True}, "block_size is True"),
-        ({"dflash_config": {}}, "has no 'target_layer_ids'"),
+        ({"dflash_config": {"mask_token_id": 79}}, "has no 'target_layer_ids'"),
         ({"dflash_config": [79]}, "dflash_config is a list"),
         ({"dflash_config": {"mask_token_id": 79, "target_layer_ids": 1}}, "target_layer_ids is 1"),
         ({"dflash_config": {"mask_token_id": 79, "target_layer_ids": []}}, "target_layer_ids is []"),
-        ({"dflash_config": {"mask_token_id": 79, "target_layer_ids": [-1]}}, "target_layer_ids is -1"),
+        ({"dflash_config": {"mask_token_id": 79, "target_layer_ids": [-2]}}, "target_layer_ids is -2"),
         ({"num_target_layers": "3"}, "num_target_layers is '3'"),
         ({"hidden_size": "32"}, "hidden_size is '32'"),
         ({"num_hidden_layers": 10**7, "layer_types": None}, "num_hidden_layers is 10000000"),
@@ -198,11 +193,17 @@ def test_tensors_must_be_exactly_those_of_the_config(
         ({"rope_scaling": {"rope_type": "none"}}, "not a Qwen3 config"),
         ({"architectures": 5}, "architectures is 5"),
         ({"architectures": ["DFlashDraftModel", None]}, "architectures is ["),
-        ({"layer_types": ["sliding_attention", "full_attention"]}, "sliding_attention"),
-        ({"layer_types": None, "use_sliding_window": True, "max_window_layers": 1}, "sliding_attention"),
-        ({"speculators_model_type": "dflash"}, "speculators"),
-        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping=30.0"),
-        ({"is_causal": True}, "is_causal=True"),
+        ({"layer_types": ["chunked_attention", "full_attention"]}, "has chunked_attention layers"),
+        ({"use_sliding_window": True, "sliding_window": 0}, "sliding_window is 0"),
+        ({"sample_from_anchor": 1}, "sample_from_anchor is 1"),
+        ({"final_logit_softcapping": -1}, "final_logit_softcapping is -1"),
+        ({"output_multiplier": True}, "output_multiplier is True"),
+        ({"is_causal": "no"}, "is_causal is 'no'"),
+        ({"draft_vocab_size": 81}, "draft_vocab_size is 81"),
+        ({"architectures": ["DFlash2DraftModel"]}, "conv_kernel_size is None"),
+        ({"architectures": ["DFlash3DraftModel"]}, "architecture 'DFlash3DraftModel' is no drafter"),
+        ({"architectures": ["Qwen3ForCausalLM"]}, "architecture 'Qwen3ForCausalLM' is no block drafter"),
+        ({"speculators_model_type": "peagle"}, "speculators_model_type is 'peagle', and dflash,"),
     ],
 )
 def test_a_config_that_cannot_be_meant_is_refused_naming_the_key(

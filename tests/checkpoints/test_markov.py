@@ -1,8 +1,9 @@
-"""Markov heads as released: inside a fill-in DFlash folder, two tables under their own prefix."""
+"""Markov heads as UIUC, DeepSpec and speculators release them: inside a DFlash folder, under their own prefix."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ import tiny
 import torch
 from safetensors.torch import save_file
 
-from xpress_bench import parts
-from xpress_bench.checkpoints import dflash
+from xpress_bench.checkpoints import deepspec, dflash, speculators
 from xpress_bench.checkpoints.markov import MarkovConfig, holds_head, read_config, to_config
-from xpress_bench.drafters import DRAFTERS
+from xpress_bench.drafters import Context, Draft
+from xpress_bench.drafters.block_diffusion import BlockDiffusion
 from xpress_bench.drafters.prompt_lookup import PromptLookup
+from xpress_bench.drafters.vocabulary import Vocabulary
 from xpress_bench.errors import MisfitError, UsageError
-from xpress_bench.refiners import REFINERS, markov
+from xpress_bench.refiners import markov
 from xpress_bench.refiners.markov import Markov, MarkovHead, load
-from xpress_bench.settings import DrafterSettings, RefinerSettings, TargetSettings
+from xpress_bench.settings import RefinerSettings
 from xpress_bench.targets.hf import HfTarget
 
 TARGET = tiny.qwen3()
@@ -29,12 +31,18 @@ CONFIG: dict[str, Any] = dflash.to_config(DRAFTER.model.config) | {
     "markov_rank": 4,
     "sample_from_anchor": False,
 }
-SHAPES = {"markov_w1.weight": (80, 4), "markov_w2.weight": (80, 4)}  # methods.md 3.1
+SHAPES = {"markov_w1.weight": (80, 4), "markov_w2.weight": (80, 4)}  # methods.md 3.1, r = 4 and H = 32
+MORE = {
+    "vanilla": {},
+    "gated": {"gate_proj.weight": (4, 32 + 4), "gate_proj.bias": (4,)},
+    "rnn": {"joint_proj.weight": (12, 2 * 4 + 32), "joint_proj.bias": (12,)},
+}
 
 
-def released(prefix: str = "markov_head.") -> dict[str, torch.Tensor]:
+def released(prefix: str = "markov_head.", kind: str = "vanilla") -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    found = {f"{prefix}{name}": torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
+    shapes = SHAPES | MORE[kind]
+    found = {f"{prefix}{name}": torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     return found | {name: tensor.float() for name, tensor in DRAFTER.model.state_dict().items()}
 
 
@@ -63,8 +71,9 @@ def test_a_head_as_released_loads(tmp_path: Path) -> None:
     assert read_config(tmp_path) == MarkovConfig(vocab_size=80, rank=4, hidden_size=32)
 
 
-def test_what_is_written_comes_back(tmp_path: Path) -> None:
-    head = MarkovHead(MarkovConfig(80, 3, 32))
+@pytest.mark.parametrize("kind", MORE)
+def test_what_is_written_comes_back(kind: Any, tmp_path: Path) -> None:
+    head = MarkovHead(MarkovConfig(80, 3, 32, kind))
     tensors = {f"markov_head.{name}": tensor for name, tensor in head.state_dict().items()}
     write(tmp_path, to_config(dflash.to_config(DRAFTER.model.config), head.config), tensors)
 
@@ -73,6 +82,58 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert refiner.head.config == head.config
     assert all(torch.equal(refiner.head.state_dict()[name], tensor) for name, tensor in head.state_dict().items())
     assert dflash.read_config(tmp_path).target_layer_ids == DRAFTER.taps
+
+
+SHIFTED = tiny.dflash(TARGET, 8, layout="shift")
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_deepspecs_heads_load_beside_a_drafter_of_the_shift_layout(kind: str, tmp_path: Path) -> None:
+    """DeepSpec names no layout, keeps its keys at the top level and always has a confidence head."""
+    body = deepspec.to_config(SHIFTED.model.config)
+    tensors = released(kind=kind) | {"confidence_head.proj.weight": torch.zeros(1, 36)}
+    write(tmp_path, body | {"markov_rank": 4, "markov_head_type": kind}, tensors)
+
+    refiner = load(RefinerSettings("markov", path=str(tmp_path)), TARGET, SHIFTED)
+
+    state = refiner.head.state_dict()
+    assert state.keys() == SHAPES.keys() | MORE[kind].keys()
+    assert all(torch.equal(state[name], tensors[f"markov_head.{name}"].double()) for name in state)
+    assert "shift" in refused(tmp_path)  # beside the fill-in drafter
+
+
+@pytest.mark.parametrize("layout", ["fill_in", "shift"])
+def test_speculators_heads_load_from_its_nested_config(layout: Any, tmp_path: Path) -> None:
+    drafter = tiny.dflash(TARGET, 8, layout=layout)
+    body = speculators.to_config(drafter.model.config, "owner/target", ["Qwen3ForCausalLM"])
+    body |= {"speculators_model_type": "dspark", "markov_rank": 4, "markov_head_type": "gated"}
+    write(tmp_path, body, released(kind="gated"))
+    refiner = load(RefinerSettings("markov", path=str(tmp_path)), TARGET, drafter)
+    assert refiner.head.config == MarkovConfig(80, 4, 32, "gated")
+
+
+def test_a_head_of_a_reduced_vocabulary_corrects_the_ids_that_it_has(tmp_path: Path) -> None:
+    """W2 has one row for each of the ids 3, 10 and 11; the target has 80."""
+    ids = torch.tensor([3, 10, 11])
+    config = replace(DRAFTER.model.config, format="speculators", draft_vocab_size=3)
+    drafter = BlockDiffusion(DRAFTER.model, TARGET, 8)
+    drafter.vocabulary = Vocabulary(TARGET, config, head=torch.zeros(3, 32).double(), ids=ids)
+    body = speculators.to_config(config, "owner/target", ["Qwen3ForCausalLM"])
+    body |= {"speculators_model_type": "dspark", "sample_from_anchor": False, "markov_rank": 1}
+    w1, w2 = torch.ones(80, 1), torch.tensor([[1.0], [5.0], [3.0]])
+    write(tmp_path, body, {"markov_head.markov_w1.weight": w1, "markov_head.markov_w2.weight": w2})
+
+    refiner = load(RefinerSettings("markov", path=str(tmp_path)), TARGET, drafter)
+    context = Context([1, 2], torch.tensor([2]), torch.tensor([1]), 1, 99)
+    logits = drafter.vocabulary.logits(torch.zeros(1, 2, 32).double())
+    draft = Draft(torch.tensor([[3, 3]]), logits, torch.zeros(1, 3, 32).double())
+    found = refiner.refine(draft, context, tiny.sampling())
+
+    assert found.tokens.tolist() == [[10, 10]]
+    assert found.logits is not None
+    assert found.logits[0, 0, ids].tolist() == [1, 5, 3]
+    assert int(found.logits[0, 0].isfinite().sum()) == 3
+    assert "a reduced vocabulary of 3 ids, which the drafter does not share" in refused(tmp_path)
 
 
 def test_a_confidence_head_is_left_alone(tmp_path: Path) -> None:
@@ -94,8 +155,8 @@ def test_a_folder_tells_whether_it_holds_a_head(tmp_path: Path) -> None:
         ({"hidden_size": 64}, ["hidden size", "64", "32"]),
         ({"vocab_size": 100}, ["vocabulary", "100", "80"]),
         ({"markov_rank": 6}, ["markov_head.markov_w1.weight has shape (80, 4), its config asks for (80, 6)"]),
-        ({"sample_from_anchor": True}, ["shift", "is true", "this refiner is fill-in", "sample_from_anchor=false"]),
-        ({"sample_from_anchor": None}, ["shift", "absent", "Qwen3DSparkModel"]),
+        ({"sample_from_anchor": True}, ["the head is for blocks of layout shift", "the drafter's are fill_in"]),
+        ({"sample_from_anchor": None}, ["the head is for blocks of layout shift", "the drafter's are fill_in"]),
     ],
 )
 def test_a_head_that_does_not_align_is_refused_with_both_sides(
@@ -106,18 +167,9 @@ def test_a_head_that_does_not_align_is_refused_with_both_sides(
     assert all(word in told for word in words)
 
 
-def test_the_drafter_of_a_deepspec_config_that_names_no_layout_is_refused_too(tmp_path: Path) -> None:
-    write(tmp_path, {key: value for key, value in CONFIG.items() if key != "sample_from_anchor"})
-    with pytest.raises(MisfitError, match="shift"):
-        dflash.read_config(tmp_path)
-
-
-@pytest.mark.parametrize("kind", ["gated", "rnn", "other"])
-def test_a_head_of_another_type_is_refused_by_name(kind: str, tmp_path: Path) -> None:
-    write(tmp_path, CONFIG | {"markov_head_type": kind})
-    told = refused(tmp_path, UsageError)
-    assert f"markov_head_type is {kind!r}" in told
-    assert "--refiner none" in told
+def test_a_head_of_another_type_is_refused_by_name(tmp_path: Path) -> None:
+    write(tmp_path, CONFIG | {"markov_head_type": "other"})
+    assert "markov_head_type is 'other', none of vanilla, gated, rnn; use" in refused(tmp_path, UsageError)
 
 
 @pytest.mark.parametrize("key", ["markov_rank", "vocab_size", "hidden_size"])
@@ -186,40 +238,3 @@ def test_the_embedded_head_is_used_if_it_is_there(tmp_path: Path, monkeypatch: p
     assert "\n" not in str(caught.value)
     write(folder)
     assert load(RefinerSettings("markov"), target, DRAFTER).folder == folder
-
-
-# What the command line names -> the parts of a run
-
-OTHER = TargetSettings("owner/target")
-
-
-def test_one_folder_gives_the_drafter_and_its_head_and_leaves_the_output_alone(tmp_path: Path) -> None:
-    named = parts.resolve_drafter(DrafterSettings(write(tmp_path)), OTHER)
-    refined = parts.resolve_refiner(RefinerSettings("auto"), named, OTHER)
-    assert (named.name, refined.name, refined.path) == ("dflash", "markov", str(tmp_path))
-    drafter = DRAFTERS.get(named.name)(named, TARGET, None)
-    refiner = REFINERS.get(refined.name)(refined, TARGET, drafter)
-    ids = tiny.prompt(9)
-    assert tiny.Arm(drafter, [refiner]).run(TARGET, ids, 12).ids == tiny.generated(TARGET, ids, 12)
-
-
-def test_a_head_is_found_by_name_in_the_drafters_folder_or_in_its_own(tmp_path: Path) -> None:
-    folder = write(tmp_path)
-    inside, apart = DrafterSettings("dflash", path=folder), DrafterSettings("dflash")
-    assert parts.resolve_refiner(RefinerSettings("markov"), inside, OTHER).path == folder
-    assert parts.resolve_refiner(RefinerSettings("xpress"), inside, OTHER).path is None
-    assert parts.resolve_refiner(RefinerSettings("markov"), apart, OTHER).path is None
-    found = parts.resolve_refiner(RefinerSettings(folder), apart, OTHER)
-    assert (found.name, found.path) == ("markov", folder)
-
-
-def test_a_folder_without_a_head_is_refused_with_the_names_that_were_looked_for(tmp_path: Path) -> None:
-    folder = write(tmp_path, tensors=released(prefix="other_head."))
-    assert parts.resolve_refiner(RefinerSettings("auto"), DrafterSettings("dflash", path=folder), OTHER).name == "none"
-    with pytest.raises(UsageError, match=r"xpress_head\.\* or markov_head\.\*"):
-        parts.resolve_refiner(RefinerSettings(folder), DrafterSettings("dflash"), OTHER)
-
-
-def test_auto_stays_xpress_beside_the_embedded_drafter() -> None:
-    found = parts.resolve_refiner(RefinerSettings("auto"), DrafterSettings("dflash"), TargetSettings("embedded"))
-    assert (found.name, found.path) == ("xpress", None)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import tiny
 import torch
 from torch import Tensor
+from transformers import Qwen3Config
 
+from xpress_bench.checkpoints.dflash import BlockConfig
 from xpress_bench.decode import refine
 from xpress_bench.drafters import Context, Draft
 from xpress_bench.drafters.block_diffusion import BlockDiffusion, ContextCache
@@ -26,8 +27,9 @@ ROWS = 20_000
 class Stub:
     """Network and target in one: ids pass through `embed`, states are logits, and `answer(call, ids)` gives them."""
 
-    config = SimpleNamespace(mask_token_id=MASK, target_layer_ids=())
+    config = BlockConfig(Qwen3Config(), 8, MASK, (), None)
     layers = ()
+    candidate_selector = None
 
     def __init__(self, answer: Callable[[int, Tensor], Tensor]) -> None:
         self.answer = answer

@@ -311,7 +311,7 @@ def test_tokens_added_at_the_end_are_no_other_tokenizer() -> None:
         ({"path": None}, "tokenizer of target 'tiny': --drafter FOLDER or HUB_ID"),
         ({"path": "./nowhere"}, "'./nowhere': no such folder"),
         ({"denoising_steps": 2}, "denoising_steps is 2"),
-        ({"params": {"layers": 2}}, "got layers"),
+        ({"params": {"layers": 2}}, "knows drafter.params.translate, not layers"),
     ],
 )
 def test_settings_that_cannot_be(folder: Path, changes: dict[str, Any], words: str) -> None:

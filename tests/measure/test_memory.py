@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from xpress_bench.measure import memory, nvml
+from xpress_bench.measure.footprint import Footprint
 from xpress_bench.measure.memory import measure_arms, observe, peak_rss_bytes
 from xpress_bench.measure.nvml import Board, DevicePeak, ProcessMemory
 from xpress_bench.records import Memory
@@ -79,14 +80,19 @@ def test_the_real_child_reports_its_own_failure_in_one_line(settings, monkeypatc
     def out_of_memory(settings, arm):
         raise MemoryError("no room\nfor", arm)
 
-    monkeypatch.setitem(sys.modules, "xpress_bench.measure.runner", SimpleNamespace(run_one_arm=out_of_memory))
+    def use(footprint):
+        monkeypatch.setitem(sys.modules, "xpress_bench.measure.footprint", SimpleNamespace(footprint=footprint))
+
+    use(out_of_memory)
     monkeypatch.setattr(sys, "argv", ["memory", str(settings), "refine"])
     with pytest.raises(SystemExit, match=r"^MemoryError: .*no room.*for.*refine"):
         memory.main()
-    monkeypatch.setitem(sys.modules, "xpress_bench.measure.runner", SimpleNamespace(run_one_arm=lambda *_: None))
+    use(lambda *_: Footprint({"target": 7}, {"draft": None}, {"draft": "no CUDA"}))
     memory.main()
     found = Memory(**json.loads(capsys.readouterr().out.splitlines()[-1]))
     assert (found.arm, found.quantity, found.reason) == ("refine", "process_peak_rss", None)
+    assert (found.parts_bytes, found.stage_peak_bytes) == ({"target": 7}, {"draft": None})
+    assert found.unknown == {"draft": "no CUDA"}
 
 
 def test_the_resident_peak_is_in_bytes_and_never_falls():
@@ -128,6 +134,7 @@ class FakeBoard:
     def allocate(self, board_bytes, reserved_bytes, allocated_bytes):
         self.peak = DevicePeak(8, 8 + board_bytes, "v2", 3)
         self.reserved, self.allocated = max(self.reserved, reserved_bytes), max(self.allocated, allocated_bytes)
+        return Footprint({}, {}, {}, self.reserved, self.allocated)
 
     def reset(self, device):
         self.reserved = self.allocated = 0
@@ -145,8 +152,6 @@ def board(monkeypatch):
     cuda = SimpleNamespace(
         reset_peak_memory_stats=fake.reset,
         synchronize=lambda device: None,
-        max_memory_reserved=lambda device: fake.reserved,
-        max_memory_allocated=lambda device: fake.allocated,
     )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     monkeypatch.setattr(nvml, "open_board", lambda device: Board("GPU-c"))
@@ -176,8 +181,9 @@ def test_peaks_that_contradict_each_other_are_told(board):
 
 def test_c20_torch_still_reports_where_nvml_can_not(board):
     def work():
-        board.allocate(3, 2, 1)
+        inside = board.allocate(3, 2, 1)
         board.peak = DevicePeak(reason="nvmlInit: Driver Not Loaded")
+        return inside
 
     found = observe("cuda", "refine", work)
     assert (found.peak_bytes, found.torch_reserved_peak_bytes, found.torch_allocated_peak_bytes) == (None, 2, 1)

@@ -127,19 +127,20 @@ def test_a_uuid_may_have_its_prefix(install, uuid):
 
 
 @pytest.mark.parametrize(
-    ("processes", "refuse", "others", "reason"),
+    ("processes", "refuse", "others", "foreign", "reason"),
     [
-        pytest.param([(546113, 59 * GIB)], (), (546113,), "own pid is not among the 1 listed", id="a: a host pid"),
-        pytest.param([(os.getpid(), None)], (), (), "the driver keeps no memory by process", id="b: WSL"),
-        pytest.param([], ("processes",), None, "Not Supported", id="c: refused"),
-        pytest.param([], (), (), "own pid is not among the 0 listed", id="d: nothing listed"),
+        pytest.param([(546113, 59 * GIB)], (), (546113,), 0, "own pid is not among the 1 listed", id="a: a host pid"),
+        pytest.param([(7, 0), (8, 0)], (), (7, 8), 1, "own pid is not among the 2 listed", id="a: two host pids"),
+        pytest.param([(os.getpid(), None)], (), (), 0, "the driver keeps no memory by process", id="b: WSL"),
+        pytest.param([], ("processes",), None, None, "Not Supported", id="c: refused"),
+        pytest.param([], (), (), None, "own pid is not among the 0 listed", id="d: nothing listed"),
     ],
 )
-def test_c20_memory_of_an_unseen_process_is_unknown(install, processes, refuse, others, reason):
+def test_c20_memory_of_an_unseen_process_is_unknown(install, processes, refuse, others, foreign, reason):
     install(FakeNvml(refuse, processes), visible="a")
     board = open_board("cuda:0")
     memory = process_memory(board)
-    assert (memory.own_bytes, memory.others) == (None, others)
+    assert (memory.own_bytes, memory.others, memory.foreign) == (None, others, foreign)
     assert reason in memory.reason
     assert device_memory(board).used_bytes == 1 * GIB
 
@@ -147,7 +148,7 @@ def test_c20_memory_of_an_unseen_process_is_unknown(install, processes, refuse, 
 def test_c20e_own_memory_is_told_from_that_of_others(install):
     install(FakeNvml(processes=[(os.getpid(), 5 * GIB), (9, 9 * GIB)]), visible="a")
     memory = process_memory(open_board("cuda:0"))
-    assert (memory.own_bytes, memory.others, memory.reason) == (5 * GIB, (9,), None)
+    assert (memory.own_bytes, memory.others, memory.foreign, memory.reason) == (5 * GIB, (9,), 1, None)
 
 
 @pytest.mark.parametrize(("refuse", "struct", "idle_mib"), [((), "v2", 8), (("v2",), "v1", 912)])

@@ -17,7 +17,7 @@ from xpress_bench.errors import RunError, UsageError
 from xpress_bench.journals import to_line
 from xpress_bench.measure import paired
 from xpress_bench.measure.paired import Limits, Side, checkout, launch_pairs, paired_checks, void
-from xpress_bench.records import Run
+from xpress_bench.records import Launch, Run
 
 # Stands for `-m xpress_bench`: writes a journal whose header holds the words and the environment it was given.
 PROGRAM = """
@@ -122,10 +122,23 @@ def test_a_void_pair_is_made_once_more_and_then_given_up(monkeypatch: pytest.Mon
     ("reasons", "said"), [(["hw_thermal_slowdown"], "throttled"), (["gpu_idle"], None), (None, None)]
 )
 def test_a_throttled_gpu_voids_a_launch(reasons: list[str] | None, said: str | None) -> None:
-    made = timed(1, 1)
-    machine = {"before": {"gpu_throttle_reasons": reasons}}
-    found = void(replace(made, header=replace(made.header, machine=machine)))
+    marks = (Launch(0, "started", "t", 0, {"before": {"gpu_throttle_reasons": reasons}}), Launch(0, "ended", "t", 0))
+    found = void(timed(1, 1, launches=marks))
     assert (found is None) if said is None else said in (found or "")
+
+
+def test_a_busy_machine_voids_a_pair_as_it_voids_a_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 of 20 CPU seconds went to others."""
+    names = ("cpu_busy_s", "cpu_idle_s", "cpu_stolen_s", "own_cpu_s")
+    before, after = dict.fromkeys(names, 0.0), dict(zip(names, (20.0, 0.0, 0.0, 12.0), strict=True))
+    marks = (Launch(0, "started", "t", 0, {"before": before}), Launch(0, "ended", "t", 0, {"after": after}))
+    good, busy = timed(1, 1), timed(1, 1, launches=marks)
+    noted(monkeypatch, [busy, good], [good])
+    sides = side("base"), side("candidate")
+    assert len(list(launch_pairs(*sides, [], 1, seed=0, progress=quiet, memory=False))) == 1
+    noted(monkeypatch, [good], [busy])
+    with pytest.raises(RunError, match=r"void twice.*candidate: other processes took 40% of the CPU time"):
+        list(launch_pairs(*sides, [], 1, seed=0, progress=quiet, memory=False))
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, base: list[Run], candidate: list[Run], pairs: int = 4) -> dict[str, Check]:

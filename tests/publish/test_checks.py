@@ -103,6 +103,18 @@ def elsewhere():
     return changed(Launch, lambda one: replace(one, machine=machine), lambda one: one.launch == 1)
 
 
+def busy():
+    """Others took 8 of 20 CPU seconds of the second launch, whatever its mark says."""
+    names = ("cpu_busy_s", "cpu_idle_s", "cpu_stolen_s", "own_cpu_s")
+    states = {
+        "started": {"before": dict.fromkeys(names, 0.0)},
+        "ended": {"after": dict(zip(names, (20, 0, 0, 12), strict=True))},
+    }
+    return changed(
+        Launch, lambda one: replace(one, machine=one.machine | states[one.event]), lambda one: one.launch == 1
+    )
+
+
 def remembered(arm):
     """An arm that answers a prompt ten times faster when it sees it again."""
     return changed(
@@ -125,6 +137,10 @@ BROKEN = {
     "schema: machine of a list": ("schema", head(machine={"hard": {"cpu_model": ["x"]}})),
     "schema: commit that is markup": ("schema", head(git={"commit": "<b>", "dirty": False})),
     "schema: mark of a launch": ("schema", changed(Launch, lambda one: replace(one, machine={"git": "x"}))),
+    "schema: conditions of a launch": (
+        "schema",
+        changed(Launch, lambda one: replace(one, machine={"after": {"own_cpu_s": {"x": [1]}}})),
+    ),
     "schema: a date that is none": ("schema", head(created_utc="<script>")),
     "numbers: a huge time": ("numbers", first_cells(1, latency_s=1e300)),
     "numbers: hardly a time": ("numbers", first_cells(1, latency_s=5e-324)),
@@ -143,6 +159,7 @@ BROKEN = {
     "suite: prompts left out": ("suite", head(prompts=header().prompts[1:])),
     "suite: prompts of its own": ("suite", head(prompts=(*header().prompts, "easy"))),
     "suite: skipped that it has not": ("suite", head(skipped=(Skipped("easy", "too long"),))),
+    "weights: random": ("weights", settings(weights="random")),
     "cells: one missing": (
         "cells",
         without(Cell, lambda one: one.prompt == "p3" and one.arm == "draft" and one.repeat),
@@ -158,6 +175,7 @@ BROKEN = {
     "launches: quick": ("launches", head(profile="quick")),
     "launches: one did not end": ("launches", without(Launch, lambda one: one.launch == 1 and one.event == "ended")),
     "launches: another machine": ("launches", elsewhere()),
+    "quiet: others": ("quiet", busy()),
     "memory: none": ("memory", without(Memory)),
     "memory: unknown": ("memory", changed(Memory, lambda one: replace(one, peak_bytes=None, reason="no child"))),
     "tree: dirty": ("tree", head(git=GIT | {"dirty": True})),

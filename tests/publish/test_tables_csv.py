@@ -78,13 +78,23 @@ def test_memory_counts_what_ran_out_of_it():
     memory = [Memory("direct", "process_peak_rss", 1024), Memory("draft", "process_peak_rss", None, reason="killed")]
     found = tables(cells, memory=memory)["memory.csv"]
     direct, draft = (tuple(row.values()) for row in found)
-    assert direct == ("greedy", "direct", "process_peak_rss", "1024", "", "", "", "1", "0", "0")
-    assert draft == ("greedy", "draft", "process_peak_rss", "", "", "", "killed", "3", "2", "1")
+    inside = ("",) * 11
+    assert direct == ("greedy", "direct", "process_peak_rss", "1024", "", "", "", "1", "0", "0", *inside)
+    assert draft == ("greedy", "draft", "process_peak_rss", "", "", "", "killed", "3", "2", "1", *inside)
     peaks = [row for row in tables(cells, memory=memory)["measures.csv"] if row["metric"] == "peak_bytes"]
     assert [(row["estimate"], row["method"], row["reason"]) for row in peaks] == [
         ("1024", "process_peak_rss", ""),
         ("", "process_peak_rss", "killed"),
     ]
+
+
+def test_memory_inside_the_process_has_a_column_for_each_part_and_stage():
+    held = {"target": 5, "caches": 2, "graphs": None}
+    memory = [Memory("draft", "process_peak_rss", 9, None, None, None, None, held, {"draft": 3}, {"graphs": "no CUDA"})]
+    (found,) = tables([cell("draft")], memory=memory)["memory.csv"]
+    told = {name: value for name, value in found.items() if name.endswith("_bytes") and value}
+    assert told == {"peak_bytes": "9", "target_bytes": "5", "caches_bytes": "2", "draft_peak_bytes": "3"}
+    assert found["unknown"] == "graphs: no CUDA"
 
 
 def test_no_field_of_a_hostile_journal_is_a_formula():

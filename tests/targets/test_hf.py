@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import tiny
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, MambaConfig, MambaForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 
-from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.errors import UsageError
 from xpress_bench.settings import TargetSettings
-from xpress_bench.targets.hf import HfTarget, load, refuse_unless_rollback
+from xpress_bench.targets.hf import HfTarget, load
 
 IDS = tiny.prompt(9)
 
@@ -115,13 +115,6 @@ def test_embed_and_head_are_the_models_own_tables() -> None:
     hidden = torch.randn(1, 2, 32, dtype=torch.float64)
     assert torch.equal(target.embed(torch.tensor([[3, 5]]))[0], weights["model.embed_tokens.weight"][[3, 5]])
     torch.testing.assert_close(target.head(hidden), hidden @ weights["lm_head.weight"].T)
-
-
-def test_a_model_that_cannot_drop_tokens_is_refused_before_any_timing() -> None:
-    config = MambaConfig(vocab_size=40, hidden_size=16, num_hidden_layers=2, state_size=4, max_position_embeddings=64)
-    model = MambaForCausalLM(config).double().eval()
-    with pytest.raises(MisfitError, match="cache"):
-        refuse_unless_rollback(HfTarget(model, "mamba"))
 
 
 def test_a_folder_without_a_model_is_a_one_line_usage_error(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from xpress_bench.records import Header, Run
 
 _KEYS = {"target": "target.name", "drafter": "drafter.name", "refiner": "refiner.name"}
 _KEYS |= {"verifier": "verifiers", "temperature": "temperatures"}  # of flags; the others are called like their key
+_SWITCHES = ("--compile",)  # flags without a value
 Changes = Mapping[str, object]  # setting -> new value
 
 
@@ -81,7 +82,8 @@ def again(header: Header, changes: Changes, command: str = "") -> str:
     for word in words:
         name, joined, _ = word.removeprefix("--").partition("=")
         key = _KEYS.get(name, name) if word.startswith("--") else name.lstrip("+")
-        own = [word, next(words, "")] if word.startswith("--") and not joined else [word]
+        valued = word.startswith("--") and not joined and word not in _SWITCHES
+        own = [word, next(words, "")] if valued else [word]
         kept += [] if gone & {key, key.partition(".")[0]} else own
     values = (f"{key}={str(value).replace(' ', '')}" for key, value in changes.items())
     return shlex.join(["xpress-bench", *filter(None, [command]), *kept, *values])

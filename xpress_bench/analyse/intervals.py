@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 ALPHA = 0.05
+Values = Sequence[float] | NDArray[np.float64]
 _ORDER_STATISTICS_FROM = 6  # below it even the full range of the values covers the median in less than 95 % of samples
 
 
@@ -101,6 +102,23 @@ def clustered_ratio_interval(numerators: Sequence[float], denominators: Sequence
         return Unknown(mean.reason, float(ratio))
     method = "clustered t" if mean.method == "t" else mean.method
     return Interval(float(ratio), max(mean.low, 0.0), mean.high, method, mean.n)
+
+
+def totals_ratio_interval(above: Sequence[Values], below: Sequence[Values]) -> Measure:
+    """Product of the totals of `above` over the product of those of `below`, clustered by prompt.
+
+    Every member holds one value >= 0 per prompt. Linearisation of the logarithm (delta method): pseudo-values
+    log r + sum(x / mean x - 1) over `above` less the same over `below` have mean log r and take a t interval.
+    """
+    over, under = ([_finite(values) for values in side] for side in (above, below))
+    if any(not values.sum() > 0 for values in (*over, *under)):
+        return Unknown("a total is 0")
+    log_ratio = sum(math.log(x.sum()) for x in over) - sum(math.log(x.sum()) for x in under)
+    shifts = sum(x / x.mean() - 1 for x in over) - sum(x / x.mean() - 1 for x in under)
+    found = ratio_interval(log_ratio + shifts)
+    if isinstance(found, Interval) and found.method == "paired t on logs":
+        return replace(found, method="clustered t on logs")
+    return found
 
 
 def exact_lower_bound(successes: int, n: int) -> Measure:

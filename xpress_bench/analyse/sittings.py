@@ -9,11 +9,17 @@ from typing import Any
 from xpress_bench.records import Launch
 from xpress_bench.settings import flat
 
+_TOLD = {
+    "started": "was measured twice, since the first attempt was void",
+    "ended": "was disturbed",
+    "void": "was void",
+    "lost": "was lost",
+}
 COMPARED = ("hard", "versions", "git")  # of the machine on a mark: other values can make other times
 
 
 def sittings(launches: Sequence[Launch]) -> Iterator[str]:
-    """One sentence for a run that was resumed, and one for each launch that differs from the first or was lost."""
+    """One sentence for a run that was resumed, and one for each launch that differs from the first or went wrong."""
     started = sorted((mark for mark in launches if mark.event == "started"), key=lambda mark: mark.launch)
     by_sitting: defaultdict[int, list[Launch]] = defaultdict(list)
     for mark in started:
@@ -25,8 +31,8 @@ def sittings(launches: Sequence[Launch]) -> Iterator[str]:
         if changes := list(_changes(started[0], mark)):
             yield f"launch {mark.launch + 1} was measured with other {', '.join(changes)} than launch 1"
     for mark in launches:
-        if mark.event == "lost":
-            yield f"launch {mark.launch + 1} was lost: {mark.reason}"
+        if mark.reason:
+            yield f"launch {mark.launch + 1} {_TOLD[mark.event]}: {mark.reason}"
 
 
 def _named(marks: Sequence[Launch]) -> str:

@@ -25,7 +25,20 @@ OUTLIER_SIGMAS = 10  # on a robust scale, as in hyperfine
 OUTLIER_SHARE = 0.02  # above it the run is unstable
 SPREAD_WARN, SPREAD_VOID = 0.10, 0.25  # repeat IQR over median, as in torch.utils.benchmark
 TREND, TREND_P = 0.1, 0.01  # both needed: among thousands of cells a correlation of 0.03 has a tiny p and means nothing
+LEAST = 10  # cells of a trend: scipy gives p = 0 to any three that happen to stand in order
 COARSE = 1e-3  # a relative spread below this is the clock's, not the machine's
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Spearman's rank correlation of the residuals with a place."""
+
+    correlation: float
+    p: float
+
+    @property
+    def found(self) -> bool:
+        return self.p < TREND_P and abs(self.correlation) >= TREND
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +46,9 @@ class Stability:
     """`outliers` of `timed` cells; `spread`: median over units of repeat IQR / median, None with one repeat.
 
     `wide` and `void` count units whose spread is above 10 % and 25 %. `first_repeat`: mean log ratio of the first
-    repeat over the rest. `flags`: one sentence for each thing that is wrong, empty when the machine was quiet.
+    repeat over the rest. `drift`: with the place of a request in its launch, `order`: with the place of its arm among
+    the others; None for fewer than 10 requests, or with nothing repeated. `flags`: one sentence for each thing that is
+    wrong, empty when the machine was quiet.
     """
 
     timed: int
@@ -42,6 +57,8 @@ class Stability:
     wide: int
     void: int
     first_repeat: Measure
+    drift: Trend | None
+    order: Trend | None
     flags: tuple[str, ...]
 
     @property
@@ -64,6 +81,7 @@ def stability(cells: Sequence[Cell]) -> Stability:
     low, middle, high = quantiles(cells.latency_s, group_of, len(units) * len(arms), 4)
     spreads = ((high - low) / middle)[np.bincount(group_of, minlength=len(middle)) > 1]
     outliers = _outliers(arm_of, residuals)
+    drift, order = _trend(_places(cells), residuals), _trend(cells.column("order"), residuals)
     first = _first_repeat(cells.latency_s, group_of, [unit for unit in units for _ in arms])
     spread = float(np.median(spreads)) if len(spreads) else None
     wide, void = int((spreads > SPREAD_WARN).sum()), int((spreads > SPREAD_VOID).sum())
@@ -71,11 +89,12 @@ def stability(cells: Sequence[Cell]) -> Stability:
         _outlier_flag(outliers, len(cells)),
         f"repeats vary by more than 25 % in {void} of {len(spreads)} units" if void else None,
         f"repeats vary by {spread:.0%} of their median" if spread and spread > SPREAD_WARN else None,
-        _trend_flag("latency drifts over the run", _places(cells), residuals),
-        _trend_flag("latency depends on the order of arms", cells.column("order"), residuals),
+        _trend_flag("latency drifts over the run", drift),
+        _trend_flag("latency depends on the order of arms", order),
         _first_repeat_flag(first),
     )
-    return Stability(len(cells), outliers, spread, wide, void, first, tuple(flag for flag in flags if flag))
+    told = tuple(flag for flag in flags if flag)
+    return Stability(len(cells), outliers, spread, wide, void, first, drift, order, told)
 
 
 def _outliers(arm_of: Codes, residuals: Floats) -> int:
@@ -98,12 +117,15 @@ def _places(cells: Sequence[Cell]) -> Floats:
     return np.array([next(counts[cell.launch]) for cell in cells], dtype=np.float64)
 
 
-def _trend_flag(what: str, place: Floats, residuals: Floats) -> str | None:
-    if len(place) < 3 or np.ptp(place) == 0 or np.ptp(residuals) == 0:
+def _trend(place: Floats, residuals: Floats) -> Trend | None:
+    if len(place) < LEAST or np.ptp(place) == 0 or np.ptp(residuals) == 0:
         return None
     rank = stats.spearmanr(place, residuals)
-    found = rank.pvalue < TREND_P and abs(rank.statistic) >= TREND
-    return f"{what} (rank correlation {rank.statistic:+.2f})" if found else None
+    return Trend(float(rank.statistic), float(rank.pvalue))
+
+
+def _trend_flag(what: str, trend: Trend | None) -> str | None:
+    return f"{what} (rank correlation {trend.correlation:+.2f})" if trend and trend.found else None
 
 
 def _first_repeat(latencies_s: Floats, group_of: Codes, units: Sequence[Unit]) -> Measure:

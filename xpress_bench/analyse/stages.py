@@ -1,4 +1,4 @@
-"""Where the time of an arm goes, and how much of what its stages promise is delivered."""
+"""Where the time of an arm goes."""
 
 from __future__ import annotations
 
@@ -44,27 +44,3 @@ def stages(cells: Sequence[Cell]) -> Stages | Unknown:
     latency_s = float(cells.latency_s[timed].sum())
     reliable = abs(sum(parts.values()) - latency_s) <= UNRELIABLE_FROM * latency_s
     return Stages(steps, reliable=reliable, **{name: value / steps for name, value in parts.items()})
-
-
-def efficiency(direct: Sequence[Cell], arm: Sequence[Cell], split: Stages | Unknown) -> float | Unknown:
-    """Measured over predicted speed-up, each from pooled seconds per output token.
-
-    Predicted: direct's decoding seconds per token times tokens per step, over seconds of draft, refine and verify per
-    step (Leviathan et al. 2023 with measured costs). Below 1 the rest is lost to prefill and to work between stages.
-    """
-    if isinstance(split, Unknown):
-        return split
-    base, ours = Cells.of(direct), Cells.of(arm)
-    (base_tokens, base_s), (our_tokens, our_s) = _timed(base), _timed(ours)
-    decode_s = base_s - float(np.nansum(base.column("prefill_s")[~np.isnan(base.latency_s)]))
-    per_step = float(ours.tallied("committed")[~np.isnan(ours.latency_s)].sum()) / split.steps
-    if not base_tokens or not our_tokens or not split.step_s or decode_s <= 0:
-        return Unknown("no decoding time to compare with")
-    predicted = decode_s / base_tokens * per_step / split.step_s
-    return (base_s / base_tokens) / (our_s / our_tokens) / predicted
-
-
-def _timed(cells: Cells) -> tuple[float, float]:
-    """Output ids and seconds of the requests that were timed."""
-    timed = ~np.isnan(cells.latency_s)
-    return float(cells.tokens[timed].sum()), float(cells.latency_s[timed].sum())

@@ -11,6 +11,8 @@ import numpy as np
 
 from xpress_bench.analyse.acceptance import Acceptance, acceptance
 from xpress_bench.analyse.compare import Latency, SpeedUp, speed_ups
+from xpress_bench.analyse.controls import Controlled, controlled
+from xpress_bench.analyse.cost import Cost, cost
 from xpress_bench.analyse.intervals import Measure, Unknown, clustered_ratio_interval, mean_interval, median_interval
 from xpress_bench.analyse.law import draft_law
 from xpress_bench.analyse.parity import Outcome, Parity, parity
@@ -18,7 +20,7 @@ from xpress_bench.analyse.reduce import Cells, Selection, prompt_latencies, sele
 from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
 from xpress_bench.analyse.sittings import sittings
 from xpress_bench.analyse.stability import Stability, stability
-from xpress_bench.analyse.stages import Stages, efficiency, stages
+from xpress_bench.analyse.stages import Stages, stages
 from xpress_bench.analyse.streaming import no_collector
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Arm, Cell, Condition, Header, Memory, Run
@@ -40,7 +42,10 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class ArmSummary:
-    """One arm under one condition. `latency_s`: median over prompts; `tokens_per_s`: all tokens over all time."""
+    """One arm under one condition. `latency_s`: median over prompts; `tokens_per_s`: all tokens over all time.
+
+    `cost`: against direct generation.
+    """
 
     arm: Arm
     requests: int
@@ -48,7 +53,7 @@ class ArmSummary:
     tokens_per_s: Measure
     acceptance: Acceptance
     stages: Stages | Unknown
-    efficiency: float | Unknown
+    cost: Cost | Unknown
     memory: Memory | Unknown
     parity: Parity | Unknown
     score: Measure
@@ -96,6 +101,7 @@ class Summary:
     complete: bool
     folder: Path
     notes: tuple[str, ...] = ()
+    controls: tuple[Controlled, ...] = ()
 
 
 @no_collector()
@@ -104,7 +110,9 @@ def summarise(run: Run, items: Sequence[Scorable] = ()) -> Summary:
     complete = run.footer is not None and run.footer.complete
     known = {item.id: item for item in items}
     conditions = tuple(_condition(run, condition, known, complete) for condition in run.header.conditions)
-    return Summary(run.header, conditions, complete, run.folder, tuple(sittings(run.launches)))
+    return Summary(
+        run.header, conditions, complete, run.folder, tuple(sittings(run.launches)), controlled(run.controls)
+    )
 
 
 def by(run: Run, items: Sequence[Scorable], field: str) -> dict[str, Summary]:
@@ -154,7 +162,6 @@ def _condition(run: Run, condition: Condition, items: dict[str, Scorable], compl
 
 def _arm(run: Run, whole: Selection, arm: Arm, judged: Parity | Unknown, scores: Scores, unscored: str) -> ArmSummary:
     cells, direct = whole.of(arm.name), whole.of(DIRECT)
-    split = stages(cells)
     own = scores.get(arm.name)
     return ArmSummary(
         arm,
@@ -162,8 +169,8 @@ def _arm(run: Run, whole: Selection, arm: Arm, judged: Parity | Unknown, scores:
         latency_s=median_interval(list(prompt_latencies(cells).values())),
         tokens_per_s=_tokens_per_s(cells),
         acceptance=acceptance(cells),
-        stages=split,
-        efficiency=efficiency(direct, cells, split),
+        stages=stages(cells),
+        cost=cost(direct, cells),
         memory=_memory(run, arm.name),
         parity=judged,
         score=mean_interval(list(own.values())) if own else Unknown(unscored),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.weights import are_random
 
 MAX_CONFIG_BYTES = 10_000_000
 LARGEST = 10_000_000  # a size above it is no size: it would only fill the memory before anything else is found wrong
@@ -39,7 +39,8 @@ def locate(where: str, revision: str | None) -> Path:
 
     try:
         # Weights with their index and config, and what a tokenizer is made of; nothing that can run code.
-        patterns = ["*.safetensors", "*.json", "merges.txt", "vocab.txt", "tokenizer.model"]
+        patterns = ["*.json", "merges.txt", "vocab.txt", "tokenizer.model"]
+        patterns += [] if are_random() else ["*.safetensors"]
         return Path(snapshot_download(where, revision=revision, allow_patterns=patterns))
     except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
         raise UsageError(
@@ -77,13 +78,23 @@ def whole(value: Any, least: int = 1, most: int = LARGEST) -> TypeGuard[int]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a folder. Raises UsageError if there are none, also when only pickles lie there."""
+    """The safetensors files of a folder. Raises UsageError if there are none, also when only pickles lie there.
+
+    None is looked for where weights are random.
+    """
+    if are_random():
+        return []
     found = sorted(folder.glob("*.safetensors"))
     if not found:
         pickles = sorted(file.name for pattern in ("*.bin", "*.pt", "*.pth") for file in folder.glob(pattern))
         why = f"only {pickles[0]}, a pickle, which is not read" if pickles else "none there"
         raise UsageError(f"{folder}: needs model.safetensors ({why})")
     return found
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a tokenizer lies there; where none does, transformers would make up an empty one."""
+    return any(True for pattern in ("tokenizer.*", "vocab.*") for _ in folder.glob(pattern))
 
 
 def tensor_names(folder: Path) -> set[str]:
@@ -98,23 +109,35 @@ def tensor_names(folder: Path) -> set[str]:
     return names
 
 
-def load_into(module: nn.Module, folder: Path, prefix: str, ignore: Iterable[str] = ()) -> None:
-    """Fill `module` with the tensors whose names start with `prefix`; every parameter must be there, in its shape.
-
-    Tensors under a prefix in `ignore` belong to another part of the same checkpoint.
-    """
+def read_tensors(folder: Path, wanted: Callable[[str], bool]) -> dict[str, Tensor]:
+    """The tensors whose names are wanted, on the CPU and as stored; no other is read."""
     tensors: dict[str, Tensor] = {}
     for file in weight_files(folder):
         try:
-            tensors |= load_file(file)
+            with safe_open(file, framework="pt") as opened:
+                tensors |= {name: opened.get_tensor(name) for name in opened.keys() if wanted(name)}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise UsageError(f"{file}: not a safetensors file ({error})") from error
+    return tensors
+
+
+def load_into(
+    module: nn.Module,
+    folder: Path,
+    prefix: str,
+    ignore: Iterable[str] = (),
+    adapt: Callable[[dict[str, Tensor]], dict[str, Tensor]] = dict,
+) -> None:
+    """Fill `module` with the tensors whose names start with `prefix`; every parameter must be there, in its shape.
+
+    Tensors under a prefix in `ignore` belong to another part of the same checkpoint. `adapt` turns the tensors of
+    another format, by their names without `prefix`, into those that `module` names. Random weights stay as they are.
+    """
+    if are_random():
+        return
     skipped = tuple(ignore)
-    own = {
-        name.removeprefix(prefix): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(prefix) and not (skipped and name.startswith(skipped))
-    }
+    tensors = read_tensors(folder, lambda name: name.startswith(prefix) and not (skipped and name.startswith(skipped)))
+    own = adapt({name.removeprefix(prefix): tensor for name, tensor in tensors.items()})
     wanted = {name: tuple(tensor.shape) for name, tensor in module.state_dict().items()}
     missing, extra = sorted(set(wanted) - set(own)), sorted(set(own) - set(wanted))
     if missing or extra:

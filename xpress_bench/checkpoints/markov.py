@@ -1,29 +1,39 @@
-"""Checkpoints with a vanilla Markov head (methods.md 3.1, 3.2): a DFlash checkpoint that also holds `markov_head.*`."""
+"""Checkpoints with a Markov head (methods.md 3.1, 3.2): a DFlash checkpoint that also holds `markov_head.*`.
+
+DeepSpec, UIUC and speculators name tensors and keys alike; speculators keeps the sizes of the network apart.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
-from xpress_bench.checkpoints import dflash, heads
-from xpress_bench.checkpoints.files import load_into, read_json, whole
+from xpress_bench.checkpoints import formats, heads
+from xpress_bench.checkpoints.files import load_into, read_json
 from xpress_bench.errors import UsageError
 from xpress_bench.targets import Target
 
-ARCHITECTURE = dflash.DSPARK
+ARCHITECTURE = formats.DSPARK
 PREFIX = "markov_head."
+Kind = Literal["vanilla", "gated", "rnn"]
+KINDS: tuple[Kind, ...] = ("vanilla", "gated", "rnn")
 
 
 @dataclass(frozen=True, slots=True)
 class MarkovConfig:
-    """Sizes of a Markov head: vocabulary V and rank r; hidden size H tells which target it was made for."""
+    """Sizes of a Markov head: vocabulary V, rank r, hidden size H; and how it makes its correction.
+
+    draft_vocab_size: rows of W2, where that is for a reduced vocabulary.
+    """
 
     vocab_size: int
     rank: int
     hidden_size: int
+    kind: Kind = "vanilla"
+    draft_vocab_size: int | None = None
 
 
 def holds_head(folder: Path) -> bool:
@@ -35,24 +45,17 @@ def read_config(folder: Path) -> MarkovConfig:
     """Parse the head's keys. Raises UsageError naming the key that is missing or not computed here."""
     file = folder / "config.json"
     body = read_json(file)
-    kind = body.get("markov_head_type")
-    if kind not in (None, "vanilla"):
+    named = body.get("markov_head_type") or "vanilla"
+    kind = next((one for one in KINDS if one == named), None)
+    if kind is None:
         raise UsageError(
-            f"{file}: markov_head_type is {kind!r}, and this version computes only 'vanilla'; "
-            "use a checkpoint with a vanilla head, or --refiner none"
+            f"{file}: markov_head_type is {named!r}, none of {', '.join(KINDS)}; "
+            "use a checkpoint with one of these heads, or --refiner none"
         )
-    dflash.refuse_shift(body, file, "refiner")
-    return MarkovConfig(*(_size(body, key, file) for key in ("vocab_size", "markov_rank", "hidden_size")))
-
-
-def _size(body: dict[str, Any], key: str, file: Path) -> int:
-    value = body.get(key)
-    if not whole(value):
-        raise UsageError(
-            f"{file}: {key} is {value!r}, and a Markov head needs a whole number of at least 1; "
-            "correct it, or use --refiner none"
-        )
-    return value
+    network = formats.read(folder)[1]
+    vocab_size, hidden_size = (heads.size(network, key, file, "Markov") for key in ("vocab_size", "hidden_size"))
+    rank = heads.size(body, "markov_rank", file, "Markov")
+    return MarkovConfig(vocab_size, rank, hidden_size, kind, heads.reduced(network))
 
 
 def check_fit(config: MarkovConfig, target: Target, folder: Path) -> None:
@@ -70,5 +73,6 @@ def to_config(drafter: dict[str, Any], config: MarkovConfig) -> dict[str, Any]:
     return drafter | {
         "architectures": [ARCHITECTURE],
         "markov_rank": config.rank,
+        "markov_head_type": config.kind,
         "sample_from_anchor": False,
     }

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from xpress_bench.drafters.block_diffusion import BlockDiffusionModel, ContextCache
+from xpress_bench.errors import MisfitError
 
 
 class DFlashAssistant(nn.Module):
@@ -20,8 +21,13 @@ class DFlashAssistant(nn.Module):
 
     def __init__(self, model: BlockDiffusionModel, block_size: int | None = None) -> None:
         super().__init__()
+        config = model.config
+        scaled = config.input_embedding_scale != 1 or config.output_multiplier != 1 or config.final_logit_softcapping
+        if config.layout == "shift" or config.dflash2 or config.draft_vocab_size or scaled:
+            raise MisfitError("transformers drives only fill-in drafters that use the target's tables as they are")
         self.model = model
         self.config = copy.deepcopy(model.config.qwen3)
+        self.config.layer_types = ["full_attention"] * len(model.layers)  # an empty sliding cache cannot be cropped
         self.config.block_size = block_size or model.config.block_size
         self.config.mask_token_id = model.config.mask_token_id
         self.config.target_layer_ids = list(model.config.target_layer_ids)

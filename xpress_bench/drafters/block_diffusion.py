@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RMSNorm, Qwen3RotaryEmbedding
 
 from xpress_bench.checkpoints import dflash as checkpoint
-from xpress_bench.checkpoints.dflash import BlockConfig
+from xpress_bench.checkpoints.dflash import BlockConfig, Sight
 from xpress_bench.checkpoints.files import locate
-from xpress_bench.drafters import Context, Draft
+from xpress_bench.drafters import Context, Draft, vocabulary
+from xpress_bench.drafters.attention import Attention, mask_of
 from xpress_bench.drafters.denoising import commit, commit_counts
+from xpress_bench.drafters.dflash2 import Bare, CandidateSelector, DynamicConvolution
+from xpress_bench.drafters.vocabulary import Vocabulary
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import DrafterSettings
@@ -38,13 +40,27 @@ class ContextCache:
     """
 
     def __init__(self, layers: int) -> None:
-        self.length = 0
+        self.length: Any = 0  # an int; in `FixedContext` a tensor
         self._buffers: list[tuple[Tensor, Tensor] | None] = [None] * layers
 
+    def clear(self) -> None:
+        """Forget all rows; the buffers stay."""
+        self.length = 0
+
+    def mask(self, sight: Sight, slots: int, device: torch.device) -> Tensor | None:
+        """What the rows of a block see: `attention.mask_of`."""
+        return mask_of(sight, self.length, slots, device)
+
     def view(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write keys and values [b, heads, n, d] behind the context; returns all [b, heads, length + n, d]."""
+        """Write keys and values [b, heads, n, d] behind the context; returns all [b, heads, length + n, d].
+
+        Several rows over the context of one request are its candidates; they are put behind a copy.
+        """
         end = self.length + keys.shape[2]
         held = self._buffers[layer]
+        if held is not None and held[0].shape[0] < keys.shape[0]:
+            first, second = (one[:, :, : self.length].expand(keys.shape[0], -1, -1, -1) for one in held)
+            return torch.cat([first, keys], dim=2), torch.cat([second, values], dim=2)
         if held is None or held[0].shape[2] < end:
             held = (_grown(held and held[0], keys, end), _grown(held and held[1], values, end))
             self._buffers[layer] = held
@@ -61,42 +77,17 @@ def _grown(old: Tensor | None, like: Tensor, rows: int) -> Tensor:
     return new
 
 
-class Attention(nn.Module):
-    """Queries from the block only; keys and values from the fused target features and from the block."""
-
-    def __init__(self, config: Qwen3Config) -> None:
-        super().__init__()
-        self.head_dim = config.head_dim
-        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        width = config.hidden_size
-        self.q_proj = nn.Linear(width, self.heads * self.head_dim, bias=False)
-        self.k_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=False)
-        self.v_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=False)
-        self.o_proj = nn.Linear(self.heads * self.head_dim, width, bias=False)
-        self.q_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.k_norm = Qwen3RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-
-    def keys_values(self, source: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """Rotated keys and values [b, kv_heads, n, head_dim] of source rows [b, n, H]."""
-        keys = rotate(self.k_norm(_split(self.k_proj(source), self.kv_heads)), rotary)
-        return keys, _split(self.v_proj(source), self.kv_heads)
-
-    def queries(self, block: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-        return rotate(self.q_norm(_split(self.q_proj(block), self.heads)), rotary)
-
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Output rows [b, n, H]. `mask` None: every block row sees all context and the whole block."""
-        mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask, enable_gqa=True)
-        return self.o_proj(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-
 class Layer(nn.Module):
-    def __init__(self, config: Qwen3Config) -> None:
+    def __init__(self, config: BlockConfig) -> None:
         super().__init__()
-        self.self_attn = Attention(config)
-        self.mlp = Qwen3MLP(config)
-        self.input_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.post_attention_layernorm = Qwen3RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        shape = config.qwen3
+        self.self_attn = Attention(shape)
+        self.mlp = Qwen3MLP(shape)
+        self.input_layernorm = Qwen3RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
+        self.post_attention_layernorm = Qwen3RMSNorm(shape.hidden_size, eps=shape.rms_norm_eps)
+        self.attention_conv, self.mlp_conv = (
+            DynamicConvolution(config.dflash2, shape.hidden_size) if config.dflash2 else Bare() for _ in range(2)
+        )
 
 
 class Rotary(Qwen3RotaryEmbedding):  # type: ignore[misc]
@@ -115,10 +106,14 @@ class BlockDiffusionModel(nn.Module):
         width = config.qwen3.hidden_size
         self.fc = nn.Linear(len(config.target_layer_ids) * width, width, bias=False)
         self.hidden_norm = Qwen3RMSNorm(width, eps=config.qwen3.rms_norm_eps)
-        layers = nn.ModuleList(Layer(config.qwen3) for _ in range(config.qwen3.num_hidden_layers))
+        layers = nn.ModuleList(Layer(config) for _ in range(config.qwen3.num_hidden_layers))
         self.layers = cast("Sequence[Layer]", layers)  # torch types its items as bare modules
+        self.sights = [config.sight(index) for index in range(len(self.layers))]
         self.norm = Qwen3RMSNorm(width, eps=config.qwen3.rms_norm_eps)
         self.rotary = Rotary(config.qwen3)
+        self.candidate_selector = (
+            CandidateSelector(config.dflash2, width, config.qwen3.vocab_size) if config.dflash2 else None
+        )
 
     def fuse(self, features: Tensor) -> Tensor:
         """Context rows [b, n, H] of target features [b, n, taps * H]; shared by every layer."""
@@ -135,19 +130,27 @@ class BlockDiffusionModel(nn.Module):
     def forward(self, block: Tensor, cache: ContextCache) -> Tensor:
         """Final-norm states [b, B, H] of embedded block rows [b, B, H] that follow the cached context."""
         rotary = self.rotary(block, _positions(cache.length, block))
+        masks = {sight: cache.mask(sight, block.shape[1], block.device) for sight in set(self.sights)}
+
+        def attended(rows: Tensor, index: int) -> Tensor:
+            attention = self.layers[index].self_attn
+            keys, values = cache.view(index, *attention.keys_values(rows, rotary))
+            return attention.attend(attention.queries(rows, rotary), keys, values, masks[self.sights[index]])
+
         for index, layer in enumerate(self.layers):
-            rows = layer.input_layernorm(block)
-            keys, values = cache.view(index, *layer.self_attn.keys_values(rows, rotary))
-            block = block + layer.self_attn.attend(layer.self_attn.queries(rows, rotary), keys, values)
-            block = block + layer.mlp(layer.post_attention_layernorm(block))
+            block = block + layer.attention_conv(layer.input_layernorm(block), partial(attended, index=index))
+            block = block + layer.mlp_conv(layer.post_attention_layernorm(block), layer.mlp)
         return self.norm(block)  # type: ignore[no-any-return]
 
 
 class BlockDiffusion:
-    """The DFlash drafter behind the `Drafter` seam, fill-in layout: slot k predicts position s + k.
+    """The DFlash drafter behind the `Drafter` seam, for an anchor at position s.
 
-    With one denoising step every slot is a sample of its own law. With more, a slot also depends on later slots that
-    were committed before it, so the draft is a point mass.
+    In the fill-in layout slot k predicts position s + k, and the anchor's slot 0 nothing. In the shift layout slot k
+    predicts s + k + 1, so that B slots make B tokens.
+
+    With one denoising step every slot is a sample of its own law, and so is a choice of DFlash 2 given the one before.
+    With more steps, a slot also depends on later slots that were committed before it, so the draft is a point mass.
     """
 
     def __init__(
@@ -157,27 +160,35 @@ class BlockDiffusion:
         block_size: int,
         folder: Path | None = None,
         denoising_steps: int = 1,
+        vocabulary: Vocabulary | None = None,
     ) -> None:
         self.folder = folder
         self.denoising_steps = denoising_steps
         self.model = model
-        self.target = target
+        self.vocabulary = vocabulary or Vocabulary(target, model.config)
         self.block_size = block_size
+        self.layout = model.config.layout
+        self.mask_token_id = model.config.mask_token_id
         self.taps = model.config.target_layer_ids
         self._cache = ContextCache(len(model.layers))
 
     def start(self, target: Target, prompt: Tensor, features: Tensor | None) -> None:
-        self._cache.length = 0  # buffers are reused, their rows are not
+        self._cache.clear()
         self.observe(features)
 
     def propose(self, context: Context, sampling: Sampling) -> Draft:
-        slots = min(self.block_size, context.room)
-        if slots < 2:
+        count = min(self.block_size - (self.layout == "fill_in"), context.room - 1)
+        if count < 1:
             return Draft(context.anchor.new_empty(context.anchor.shape[0], 0))
-        masks = context.anchor.new_full((context.anchor.shape[0], slots - 1), self.model.config.mask_token_id)
-        hidden, logits = self._forward(context.anchor, masks)
-        noise = sampling.draft.at(context.position + 1, slots - 1, logits)  # a slot keeps its noise through all steps
+        masks = context.anchor.new_full((context.anchor.shape[0], count), self.model.config.mask_token_id)
+        hidden, logits = self.predict(context.anchor, masks)
+        noise = sampling.draft.at(context.position + 1, count, logits)  # a slot keeps its noise through all steps
         choose = partial(pick, temperature=sampling.temperature, noise=noise)
+        if self.model.candidate_selector:
+            tokens, logits = self.model.candidate_selector.walk(
+                hidden[:, -count:], logits, context.anchor, sampling.temperature, noise
+            )
+            return Draft(tokens, logits, hidden, noise, point_mass=noise is None)
         if self.denoising_steps > 1:
             hidden, logits = self._denoise(context.anchor, hidden, logits, choose)
         return Draft(choose(logits), logits, hidden, noise, point_mass=noise is None or self.denoising_steps > 1)
@@ -185,7 +196,7 @@ class BlockDiffusion:
     def _denoise(
         self, anchor: Tensor, hidden: Tensor, logits: Tensor, choose: Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """Go on from the first step's states [b, B, H] and logits [b, N, V]; a slot keeps those that committed it.
+        """Go on from the first step's states [b, S, H] and logits [b, N, V]; a slot keeps those that committed it.
 
         A later step sees a committed slot's token as its input, so what it says there is no prediction.
         """
@@ -195,15 +206,21 @@ class BlockDiffusion:
             tokens = choose(logits)
             committed = commit(committed, logits, tokens, count)
             seen = tokens.masked_fill(~committed, self.model.config.mask_token_id)
-            new_hidden, new_logits = self._forward(anchor, seen)
+            new_hidden, new_logits = self.predict(anchor, seen)
             logits = torch.where(committed[..., None], logits, new_logits)
-            hidden = torch.where(F.pad(committed, (1, 0))[..., None], hidden, new_hidden)  # the anchor's: the last
+            unused = hidden.shape[1] - logits.shape[1]  # the anchor's slot where it predicts nothing: the last step's
+            hidden = torch.where(F.pad(committed, (unused, 0))[..., None], hidden, new_hidden)
         return hidden, logits
 
-    def _forward(self, anchor: Tensor, slots: Tensor) -> tuple[Tensor, Tensor]:
-        """States [b, 1 + N, H] of the block of the anchor [b] and slots [b, N], and logits [b, N, V] of its slots."""
-        hidden = self.model(self.target.embed(torch.cat([anchor[:, None], slots], dim=1)), self._cache)
-        return hidden, self.target.head(hidden[:, 1:])
+    def predict(self, anchor: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """States [b, S, H] and logits [b, N, V] of one forward over the anchor [b] and tokens [b, N], masks or not.
+
+        The last N states are those of the logits. In the shift layout the last token is predicted, but not seen.
+        """
+        slots = tokens.shape[1] + (self.layout == "fill_in")
+        ids = torch.cat([anchor[:, None], tokens], dim=1)[:, :slots]
+        hidden = self.model(self.vocabulary.embed(ids), self._cache)
+        return hidden, self.vocabulary.logits(hidden[:, -tokens.shape[1] :])
 
     def observe(self, features: Tensor | None) -> None:
         if features is None:
@@ -211,20 +228,8 @@ class BlockDiffusion:
         self.model.append(features, self._cache)
 
 
-def rotate(rows: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary embedding of rows [b, heads, n, d] by cosines and sines [b, n, d] (half-split convention)."""
-    cos, sin = (part[:, None] for part in rotary)
-    first, second = rows.chunk(2, dim=-1)
-    return rows * cos + torch.cat([-second, first], dim=-1) * sin
-
-
-def _split(rows: Tensor, heads: int) -> Tensor:
-    """[b, n, heads * d] -> [b, heads, n, d]."""
-    return rows.view(*rows.shape[:-1], heads, -1).transpose(1, 2)
-
-
-def _positions(start: int, rows: Tensor) -> Tensor:
-    return torch.arange(start, start + rows.shape[1], device=rows.device)[None]
+def _positions(start: int | Tensor, rows: Tensor) -> Tensor:
+    return (torch.arange(rows.shape[1], device=rows.device) + start)[None]
 
 
 def load(settings: DrafterSettings, target: Target, block_size: int | None) -> BlockDiffusion:
@@ -232,30 +237,36 @@ def load(settings: DrafterSettings, target: Target, block_size: int | None) -> B
     folder = locate(_where(settings, target), settings.revision)
     config = checkpoint.read_config(folder)
     checkpoint.check_fit(config, target, folder)
+    if settings.name == "dflash2" and not config.dflash2:
+        raise MisfitError(f"{folder}: holds a drafter of the first kind; use --drafter dflash, or the folder itself")
     if settings.params:
-        raise UsageError(f"dflash knows no drafter.params, got {', '.join(sorted(settings.params))}")
+        raise UsageError(f"{settings.name} knows no drafter.params, got {', '.join(sorted(settings.params))}")
     block_size = block_size or config.block_size
-    _check_steps(settings.denoising_steps, block_size)
+    _check_steps(settings.denoising_steps, block_size, config)
     model = BlockDiffusionModel(config).to(device=target.device, dtype=target.dtype).eval()
     checkpoint.load_drafter(model, folder)
-    return BlockDiffusion(model, target, block_size, folder, settings.denoising_steps)
+    own = vocabulary.load(folder, config, target)
+    return BlockDiffusion(model, target, block_size, folder, settings.denoising_steps, own)
 
 
-def _check_steps(steps: int, block_size: int) -> None:
-    slots = block_size - 1
-    if not 1 <= steps <= slots:
-        raise UsageError(
-            f"drafter.denoising_steps is {steps}: a block of {block_size} slots has {slots} to denoise; "
-            f"choose {'1' if slots == 1 else f'1..{slots}'}"
+def _check_steps(steps: int, block_size: int, config: BlockConfig) -> None:
+    slots = block_size - (config.layout == "fill_in")
+    most = 1 if config.dflash2 else slots
+    if not 1 <= steps <= most:
+        why = (
+            "its selector fills a block at once"
+            if config.dflash2
+            else f"a block of {block_size} slots has {slots} to denoise"
         )
+        raise UsageError(f"drafter.denoising_steps is {steps}: {why}; choose {'1' if most == 1 else f'1..{most}'}")
 
 
 def _where(settings: DrafterSettings, target: Target) -> str:
     if settings.path:
         return settings.path
-    if target.name == "embedded":
+    if target.name == "embedded" and settings.name != "dflash2":
         return str(EMBEDDED)
     raise UsageError(
-        f"dflash needs weights that were trained for target {target.name!r}: --drafter FOLDER or HUB_ID "
+        f"{settings.name} needs weights that were trained for target {target.name!r}: --drafter FOLDER or HUB_ID "
         "(z-lab publishes some), or train them with `xpress-bench train`"
     )

@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
-from transformers import AutoTokenizer
 
-from xpress_bench.checkpoints.files import locate, read_json, weight_files
-from xpress_bench.drafters import Context, Draft
+from xpress_bench.drafters import Context, Draft, Drafter
+from xpress_bench.drafters.options import checked, switch
+from xpress_bench.drafters.translated import Translated
+from xpress_bench.drafters.whole_model import checkpoint, over_target
 from xpress_bench.errors import UsageError
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import DrafterSettings, TargetSettings
@@ -58,7 +58,7 @@ class DraftModel:
         noise = sampling.draft.at(context.position + 1, count, rows[0])
         for slot in range(count):
             if slot:
-                rows.append(self._over_target(self.model.verify(drawn[-1], ())))
+                rows.append(self._over(self.model.verify(drawn[-1], ())))
             shared = None if noise is None else noise[:, slot : slot + 1]
             drawn.append(pick(rows[-1], sampling.temperature, shared))
         self._position, self._block = context.position, torch.cat(drawn[:-1], dim=1)
@@ -67,33 +67,39 @@ class DraftModel:
     def observe(self, features: Tensor | None) -> None:
         """Nothing to keep: the context carries the tokens."""
 
+    def rewind(self, count: int) -> None:
+        """Forget all but the first `count` tokens of what was read, because those after them have changed."""
+        if count < self._position:
+            self._position, self._block = count, self._block[:, :0]
+
     def _take_in(self, tokens: list[int]) -> Tensor:
         """Logits [1, 1, V] after `tokens`. Rows of accepted drafts stay, the others go; the anchor is always fed."""
         pairs = zip(self._block[0].tolist(), tokens[self._position : -1], strict=False)
         keep = self._position + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         new = torch.tensor([tokens[keep:]], device=self.model.device).clamp_max(self.model.vocab_size - 1)
         if keep == 0:
-            return self._over_target(self.model.prefill(new, ())[0])
+            return self._over(self.model.prefill(new, ())[0])
         self.model.drop(self.model.cached - keep)
-        return self._over_target(self.model.verify(new, ())[:, -1:])
+        return self._over(self.model.verify(new, ())[:, -1:])
 
-    def _over_target(self, logits: Tensor) -> Tensor:
-        """Logits over the target's V: rows beyond it are cut, rows that the draft model lacks are impossible (C27)."""
-        return F.pad(logits, (0, self.vocab_size - logits.shape[-1]), value=-torch.inf)
+    def _over(self, logits: Tensor) -> Tensor:
+        return over_target(logits, self.vocab_size)
 
 
-def load(settings: DrafterSettings, target: Target, block_size: int | None) -> DraftModel:
-    """The causal LM of a folder or hub id, on the target's device and in its dtype."""
+def load(settings: DrafterSettings, target: Target, block_size: int | None) -> Drafter:
+    """The causal LM of a folder or hub id, on the target's device and in its dtype.
+
+    `drafter.params.translate` lets it have a tokenizer of its own: see `Translated`.
+    """
     if settings.denoising_steps != 1:
         raise UsageError(f"drafter.denoising_steps is {settings.denoising_steps}: draft_model has no denoising")
-    if settings.params:
-        raise UsageError(f"draft_model knows no drafter.params, got {', '.join(sorted(settings.params))}")
-    folder = locate(_where(settings, target), settings.revision)
-    read_json(folder / "config.json")  # both name what is missing
-    weight_files(folder)
-    tokenizer = _tokenizer(folder)
+    translate = checked(settings, {"translate": switch()}).get("translate", False)
+    folder, tokenizer = checkpoint(_where(settings, target), settings.revision)
     model = hf.load(TargetSettings(str(folder)), str(target.device), str(target.dtype).removeprefix("torch."))
-    return DraftModel(model, target.vocab_size, block_size or BLOCK_SIZE, folder, tokenizer)
+    block_size = block_size or BLOCK_SIZE
+    if translate:
+        return Translated(DraftModel(model, model.vocab_size, block_size, folder), tokenizer)
+    return DraftModel(model, target.vocab_size, block_size, folder, tokenizer)
 
 
 def _where(settings: DrafterSettings, target: Target) -> str:
@@ -106,12 +112,3 @@ def _where(settings: DrafterSettings, target: Target) -> str:
         f"draft_model needs a small causal LM with the tokenizer of target {target.name!r}: "
         f"--drafter FOLDER or HUB_ID{missing}"
     )
-
-
-def _tokenizer(folder: Path) -> Any:
-    if not [*folder.glob("tokenizer.*"), *folder.glob("vocab.*")]:  # transformers would make up an empty one
-        raise UsageError(f"{folder}: holds no tokenizer, so it cannot be compared with the target's; add its files")
-    try:
-        return AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"{folder}: its tokenizer does not load ({str(error).splitlines()[0]})") from error

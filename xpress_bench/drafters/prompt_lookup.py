@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from xpress_bench.drafters import Context, Draft
+from xpress_bench.drafters.options import checked, whole
 from xpress_bench.errors import UsageError
 from xpress_bench.sampling import Sampling
 from xpress_bench.settings import DrafterSettings
@@ -58,12 +59,6 @@ class PromptLookup:
 
 def load(settings: DrafterSettings, target: Target, block_size: int | None) -> PromptLookup:
     """`drafter.params.max_ngram` sets the longest n-gram."""
-    unknown = set(settings.params) - {"max_ngram"}
-    if unknown:
-        raise UsageError(f"prompt_lookup knows drafter.params.max_ngram, not {', '.join(sorted(unknown))}")
     if settings.denoising_steps != 1:
         raise UsageError(f"drafter.denoising_steps is {settings.denoising_steps}: prompt_lookup copies in one step")
-    max_ngram = settings.params.get("max_ngram", 3)
-    if not isinstance(max_ngram, int) or isinstance(max_ngram, bool) or max_ngram < 1:
-        raise UsageError(f"drafter.params.max_ngram is {max_ngram!r}: give a whole number of at least 1")
-    return PromptLookup(block_size or BLOCK_SIZE, max_ngram)
+    return PromptLookup(block_size or BLOCK_SIZE, **checked(settings, {"max_ngram": whole(1)}))

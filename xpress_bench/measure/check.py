@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from xpress_bench.decode import context_of
-from xpress_bench.drafters import Context, Draft, Drafter
+from xpress_bench.drafters import Context, Draft, Drafter, most_drafts
 from xpress_bench.errors import MisfitError
 from xpress_bench.measure.clock import clock_for
 from xpress_bench.measure.prompts import Prompt
@@ -76,7 +76,7 @@ def _draft(parts: Parts, drafter: Drafter, prompt: Prompt, sampling: Sampling) -
     drafter.start(parts.target, ids, features)
     context = context_of([*prompt.ids, int(logits[0, -1].argmax())], ids, parts.target)
     draft = drafter.propose(context, sampling)
-    if draft.tokens.shape[1] >= drafter.block_size:
+    if draft.tokens.shape[1] > most_drafts(drafter):
         raise MisfitError(
             f"the drafter offers {draft.tokens.shape[1]} tokens for a block of {drafter.block_size} slots"
         )

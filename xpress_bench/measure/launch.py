@@ -14,7 +14,7 @@ from xpress_bench.measure.faults import told
 from xpress_bench.measure.interrupts import STATUS, Interrupts
 from xpress_bench.measure.journal import SETTINGS
 from xpress_bench.measure.progress import progress_for
-from xpress_bench.measure.runner import TOLD, Sitting, launch
+from xpress_bench.measure.runner import TOLD, VOID, Sitting, launch
 from xpress_bench.settings import Settings
 
 CRASHED = 70  # by an error that nobody foresaw
@@ -25,7 +25,7 @@ def main() -> int:
     settings = Settings.from_json((folder / SETTINGS).read_text(encoding="utf-8"))
     try:
         with progress_for(f"launch {index + 1} of {settings.launches}") as progress, Interrupts(orphan=True) as asked:
-            launch(Sitting(settings, folder, argv, progress, asked, number), index)
+            counts = launch(Sitting(settings, folder, argv, progress, asked, number), index)
     except XpressError as error:
         print(error)
         return TOLD + error.exit_code
@@ -35,7 +35,7 @@ def main() -> int:
         traceback.print_exc()
         print(told(error))
         return CRASHED
-    return 0
+    return 0 if counts else VOID
 
 
 if __name__ == "__main__":

@@ -16,9 +16,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from xpress_bench.measure import nvml
 from xpress_bench.records import Memory
+
+if TYPE_CHECKING:
+    from xpress_bench.measure.footprint import Footprint
 
 CHILD = (sys.executable, "-m", "xpress_bench.measure.memory")
 _STATUS = Path("/proc/self/status")
@@ -43,12 +47,12 @@ def peak_rss_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def observe(device: str, arm: str, work: Callable[[], None]) -> Memory:
+def observe(device: str, arm: str, work: Callable[[], Footprint]) -> Memory:
     """Peak memory of this process and its board while `work` runs. This process must be fresh."""
     if device.startswith("cuda"):
         return _observe_board(device, arm, work)
-    work()
-    return Memory(arm, "process_peak_rss", peak_rss_bytes())
+    inside = work()
+    return replace(Memory(arm, "process_peak_rss", peak_rss_bytes()), **asdict(inside))
 
 
 def _measure(settings: Path, arm: str, timeout_s: float) -> Memory:
@@ -74,24 +78,26 @@ def _measure(settings: Path, arm: str, timeout_s: float) -> Memory:
         return replace(unknown, reason="the memory pass printed no record")
 
 
-def _observe_board(device: str, arm: str, work: Callable[[], None]) -> Memory:
+def _observe_board(device: str, arm: str, work: Callable[[], Footprint]) -> Memory:
     import torch
 
     board = nvml.open_board(device)
     strangers = nvml.process_memory(board).others
     with nvml.PeakSampler(board) as sampler:
         torch.cuda.reset_peak_memory_stats(device)
-        work()
+        inside = work()
         torch.cuda.synchronize(device)
-    reserved, allocated = torch.cuda.max_memory_reserved(device), torch.cuda.max_memory_allocated(device)
     peak_bytes = sampler.peak.peak_minus_idle_bytes
-    reasons = (sampler.peak.reason, _contradiction(peak_bytes, reserved, allocated), _company(strangers))
+    peaks = inside.torch_reserved_peak_bytes, inside.torch_allocated_peak_bytes
+    reasons = (sampler.peak.reason, _contradiction(peak_bytes, *peaks), _company(strangers))
     reason = "; ".join(filter(None, reasons)) or None
-    return Memory(arm, "nvml_device_peak_minus_idle", peak_bytes, reserved, allocated, board.uuid, reason)
+    found = Memory(arm, "nvml_device_peak_minus_idle", peak_bytes, device_uuid=board.uuid, reason=reason)
+    return replace(found, **asdict(inside))
 
 
-def _contradiction(peak: int | None, reserved: int, allocated: int) -> str | None:
-    if (peak is None or peak >= reserved) and reserved >= allocated:
+def _contradiction(peak: int | None, reserved: int | None, allocated: int | None) -> str | None:
+    known = [one for one in (peak, reserved, allocated) if one is not None]
+    if known == sorted(known, reverse=True):
         return None
     return f"the peaks contradict each other: board {peak}, torch reserved {reserved}, allocated {allocated} bytes"
 
@@ -114,9 +120,9 @@ def main() -> None:
     """Run one arm and print its Memory record as the last line; a failure is one line on stderr and status 1."""
     settings, arm = Path(sys.argv[1]), sys.argv[2]
     try:
-        from xpress_bench.measure.runner import run_one_arm  # loads torch and models: only this process needs them
+        from xpress_bench.measure.footprint import footprint  # loads torch and models: only this process needs them
 
-        record = observe(_device(settings), arm, lambda: run_one_arm(settings, arm))
+        record = observe(_device(settings), arm, lambda: footprint(settings, arm))
     except Exception as error:
         message = " ".join(str(error).split())  # the parent reads one line
         sys.exit(f"{type(error).__name__}: {message}")

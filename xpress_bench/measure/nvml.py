@@ -121,12 +121,18 @@ def device_memory(board: Board, struct: Struct | None = None) -> DeviceMemory:
 class ProcessMemory:
     """Memory of this process on a board, and the pids of all others there; None is unknown.
 
-    In a container NVML shows host pids, and one of `others` may then be this process (case C20).
+    In a container NVML shows host pids, and one of `others` may then be this process (case C20). `listed`: own pid is.
     """
 
     own_bytes: int | None = None
     others: tuple[int, ...] | None = None
     reason: str | None = None
+    listed: bool = False
+
+    @property
+    def foreign(self) -> int | None:
+        """How many are certainly not this process; None where a list lacks it and all others too."""
+        return len(self.others or ()) - (not self.listed) if self.others or self.listed else None
 
 
 def process_memory(board: Board) -> ProcessMemory:
@@ -140,8 +146,8 @@ def process_memory(board: Board) -> ProcessMemory:
     if own is None:
         return ProcessMemory(None, others, f"own pid is not among the {len(listed)} listed; containers show host pids")
     if own.usedGpuMemory is None:
-        return ProcessMemory(None, others, "the driver keeps no memory by process (WSL, WDDM)")
-    return ProcessMemory(own.usedGpuMemory, others)
+        return ProcessMemory(None, others, "the driver keeps no memory by process (WSL, WDDM)", listed=True)
+    return ProcessMemory(own.usedGpuMemory, others, listed=True)
 
 
 @dataclass(frozen=True, slots=True)

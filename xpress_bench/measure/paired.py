@@ -16,14 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from xpress_bench.analyse.admission import disturbed
 from xpress_bench.analyse.gate import Check, Design, Outcome, timing, timing_check
 from xpress_bench.analyse.pairing import log_ratios, memory_checks, quality_checks, same_work
 from xpress_bench.errors import RunError, UsageError
 from xpress_bench.journals import read_run
 from xpress_bench.measure.progress import Progress, progress_for
 from xpress_bench.records import Run
-
-_IDLE = {"gpu_idle", "applications_clocks_setting"}  # reasons for a low clock that are no throttling
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +99,9 @@ def _pair(base: Side, candidate: Side, words: Sequence[str], base_first: bool, s
 
 def void(run: Run) -> str | None:
     """Why a launch can not be judged, None if it can."""
-    throttled = set(run.header.machine.get("before", {}).get("gpu_throttle_reasons") or ()) - _IDLE
-    if throttled:
-        return f"the GPU was throttled ({', '.join(sorted(throttled))})"
     if run.footer is None or not run.footer.complete:
         return "its journal is not complete"
-    return None
+    return next(iter(disturbed(run.launches).values()), None)
 
 
 def paired_checks(

@@ -13,6 +13,7 @@ import torch
 
 from xpress_bench.errors import UsageError, redact
 from xpress_bench.measure import machine
+from xpress_bench.measure.conditions import conditions
 from xpress_bench.measure.ready import Ready
 from xpress_bench.parts import Parts
 from xpress_bench.records import Header
@@ -56,7 +57,7 @@ def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> 
         skipped=tuple(ready.skipped),
         versions=machine.versions(),
         git=machine.git_state(),
-        machine=machine.fingerprint(settings.device, threads) | {"before": machine.conditions(settings.device)},
+        machine=machine.fingerprint(settings.device, threads) | {"before": conditions(settings.device)},
         profile=settings.profile,
         in_process=settings.launches == 1,
     )

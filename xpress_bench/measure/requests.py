@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
+from xpress_bench.compiling import reserve
 from xpress_bench.decode import Limits, Output, direct, speculative, stop_reason
+from xpress_bench.drafters import most_drafts
 from xpress_bench.errors import XpressError
 from xpress_bench.measure.clock import Clock
 from xpress_bench.measure.faults import Guard, deadline, free_memory, told
@@ -38,6 +40,15 @@ class Requests:
         self.prompts = {prompt.key: prompt for prompt in prompts}
         self.clock = clock
         self.deadline_s = deadline_s
+        self._reserve()
+
+    def _reserve(self) -> None:
+        """Compiled parts have buffers of one size: that of the longest request."""
+        drafters = [planned.drafter for planned in self.arms.values() if planned.drafter is not None]
+        tokens = max((len(prompt.ids) + prompt.budget for prompt in self.prompts.values()), default=0)
+        rows = 1 + max(map(most_drafts, drafters), default=0)
+        for part in (self.target, *drafters):
+            reserve(part, tokens, rows)
 
     def sampling(self, slot: Slot) -> Sampling:
         """The request's randomness: every arm of a (prompt, seed) gets the same, no two prompts do."""
@@ -59,6 +70,11 @@ class Requests:
         if "error" in measured:
             free_memory()
         return self._cell(slot, prompt, launch, **measured)
+
+    def decoded(self, slot: Slot) -> Output:
+        """What one slot produces, with the clock's own stamps; a failure is raised."""
+        output, _ = self._timed(slot, self.prompts[slot.key])
+        return output
 
     def said(self, prompt: Prompt, slot: Slot) -> str:
         """What an arm answers to a prompt, unmeasured; a failure is raised."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from xpress_bench.errors import UsageError
-from xpress_bench.journals import read_run
+from xpress_bench.journals import from_line, read_run
 from xpress_bench.measure.journal import SETTINGS, drop_torn_line, header_of
-from xpress_bench.records import JOURNAL, Header, Run
+from xpress_bench.records import JOURNAL, Header, Launch, Run
 from xpress_bench.settings import Settings, flat
 from xpress_bench.suites import load_suite
 
@@ -50,6 +50,14 @@ def standing(settings: Settings, run: Run | None) -> Standing:
         sitting=1 + max((mark.sitting for mark in run.launches), default=-1),
         closed=run.footer is not None,
     )
+
+
+def void_before(folder: Path, launch: int) -> str | None:
+    """Why an earlier attempt at a launch was void; None if none was. The journal holds no torn line."""
+    with (folder / JOURNAL).open("rb") as lines:
+        marks = [from_line(line) for line in lines if line.startswith(b'{"kind":"launch"')]
+    void = (mark for mark in marks if isinstance(mark, Launch) and (mark.launch, mark.event) == (launch, "void"))
+    return next((mark.reason for mark in void), None)
 
 
 def stored_settings(folder: Path, given: Settings | None) -> Settings:

@@ -9,10 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from xpress_bench.analyse.admission import disturbance
 from xpress_bench.errors import RunError, UsageError, redact
 from xpress_bench.journals import read_run
+from xpress_bench.measure.conditions import conditions, cool_down
+from xpress_bench.measure.controls import controls
 from xpress_bench.measure.faults import told
 from xpress_bench.measure.interrupts import STATUS, Interrupted, Interrupts
 from xpress_bench.measure.journal import SETTINGS, Journal, header_of, locked, new_run_folder
@@ -22,16 +25,17 @@ from xpress_bench.measure.provenance import header, refuse_secrets
 from xpress_bench.measure.ready import make_ready
 from xpress_bench.measure.replay import replay
 from xpress_bench.measure.requests import Requests
-from xpress_bench.measure.resume import Say, refuse_other_run, reopen, standing, stored_settings
+from xpress_bench.measure.resume import Say, refuse_other_run, reopen, standing, stored_settings, void_before
 from xpress_bench.measure.schedule import Slot, schedule
 from xpress_bench.measure.trace import traces
 from xpress_bench.measure.turns import with_later_turns
-from xpress_bench.records import Cell, Footer, Header, Launch, Replay, Run
+from xpress_bench.records import Cell, Control, Footer, Header, Launch, Replay, Run, Trace
 from xpress_bench.settings import Settings
 from xpress_bench.suites import load_suite
 
 TOLD = 100  # added to the exit status of a launch whose last line is an error; 1 may be anything
-Event = Literal["started", "ended", "lost"]
+VOID = 75  # exit status of a launch that has to be made once more
+Event = Literal["started", "ended", "void", "lost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +98,11 @@ def _measure_what_is_left(sitting: Sitting, lock: int) -> None:
         _close(sitting, time.monotonic() - started)
 
 
-def launch(sitting: Sitting, index: int) -> None:
-    """One process launch: every arm over the suite once per seed and repeat. The first writes the journal's header."""
+def launch(sitting: Sitting, index: int) -> bool:
+    """One process launch: every arm over the suite once per seed and repeat. The first writes the journal's header.
+
+    False if it is void: something disturbed it, and the settings ask for another attempt.
+    """
     settings, folder, progress = sitting.settings, sitting.folder, sitting.progress
     progress(0, 0, "loading models")
     ready = make_ready(settings)
@@ -109,17 +116,46 @@ def launch(sitting: Sitting, index: int) -> None:
             journal.write(now)
         else:
             refuse_other_run(folder, began, now)
-        journal.write(_mark(sitting, index, "started", now))
+        again = void_before(folder, index)
         progress(0, 0, "warming up")
+        cooled_s = cool_down(settings.device, _first_temperature_c(began))
         warm_up(ready.requests, settings)
+        before = conditions(settings.device)
+        here = now.machine | {"versions": now.versions, "git": now.git, "cooled_s": cooled_s, "before": before}
+        journal.write(_mark(sitting, index, "started", here, again))
         cells = _measure(sitting, ready.requests, index, journal)
+        end = _end(sitting, index, before, again)
         with sitting.interrupts.held():  # short beside the requests, which would be measured again for the want of it
-            for judged in _judge(ready.requests, cells):
-                journal.write(judged)
-            if index == 0:
-                for traced in traces(ready.requests, settings, progress):
-                    journal.write(traced)
-            journal.write(_mark(sitting, index, "ended"))
+            if end.event == "ended":
+                for record in _afterwards(ready.requests, settings, cells, progress):
+                    journal.write(record)
+            journal.write(end)
+    return end.event == "ended"
+
+
+def _first_temperature_c(began: Header | None) -> float | None:
+    return began.machine.get("before", {}).get("gpu_temperature_c") if began else None
+
+
+def _end(sitting: Sitting, index: int, before: dict[str, Any], again: str | None) -> Launch:
+    """The mark after the timed requests. `again`: why the attempt before this one was void; a second one counts."""
+    settings, after = sitting.settings, conditions(sitting.settings.device)
+    reason = None if settings.admission == "off" else disturbance(before, after)
+    # A launch in this very process cannot be made afresh.
+    void = reason and settings.admission == "void" and settings.launches > 1 and again is None
+    return _mark(sitting, index, "void" if void else "ended", {"after": after}, reason)
+
+
+def _afterwards(
+    requests: Requests, settings: Settings, cells: list[Cell], progress: Progress
+) -> Iterator[Replay | Trace | Control]:
+    """What is looked at again: every difference from direct; once a run some blocks and the measuring itself."""
+    if settings.weights == "random":  # the output means nothing
+        return
+    yield from _judge(requests, cells)
+    if cells and cells[0].launch == 0:
+        yield from traces(requests, settings, progress)
+        yield from controls(requests, settings, progress)
 
 
 def warm_up(requests: Requests, settings: Settings) -> None:
@@ -173,8 +209,7 @@ def _judge(requests: Requests, cells: list[Cell]) -> Iterator[Replay]:
             print(f"xpress-bench: no replay of {cell.arm} on {cell.prompt}: {told(error)}", file=sys.stderr)
 
 
-def _mark(sitting: Sitting, index: int, event: Event, now: Header | None = None, reason: str | None = None) -> Launch:
-    machine = now.machine | {"versions": now.versions, "git": now.git} if now else {}
+def _mark(sitting: Sitting, index: int, event: Event, machine: dict[str, Any], reason: str | None) -> Launch:
     return Launch(index, event, datetime.now(UTC).isoformat(timespec="seconds"), sitting.number, machine, reason)
 
 
@@ -197,6 +232,10 @@ def _launch_process(sitting: Sitting, index: int, lock: int) -> None:
         )
     if done.returncode == STATUS:
         raise Interrupted
+    if done.returncode == VOID:
+        sitting.progress(0, 0, f"launch {index + 1} was void and is made once more")
+        _launch_process(sitting, index, lock)
+        return
     said = done.stdout.strip().rpartition("\n")[2]
     if done.returncode == TOLD + UsageError.exit_code:
         raise UsageError(said)
@@ -208,18 +247,7 @@ def _launch_process(sitting: Sitting, index: int, lock: int) -> None:
             raise RunError(f"launch {index + 1} was lost before anything was measured: {reason}")
         sitting.progress(0, 0, f"launch {index + 1} was lost: {reason}")
         with Journal(folder) as journal:
-            journal.write(_mark(sitting, index, "lost", reason=redact(reason)))
-
-
-def run_one_arm(settings_file: Path, arm: str) -> None:
-    """What the memory pass's fresh process does: load one arm and run it once over the longest prompt."""
-    settings = Settings.from_json(settings_file.read_text(encoding="utf-8"))
-    ready = with_later_turns(make_ready(settings, only=arm), settings, settings_file.parent)
-    longest = max(ready.prompts, key=lambda prompt: len(prompt.ids))
-    slot = Slot(settings.conditions()[0], longest.item.id, settings.seeds[0], 0, arm, 0, longest.turn)
-    cell = ready.requests.run(slot, launch=-1)
-    if cell.error:
-        raise RunError(cell.error)
+            journal.write(_mark(sitting, index, "lost", {}, redact(reason)))
 
 
 def _append_memory(sitting: Sitting) -> None:

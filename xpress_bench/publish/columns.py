@@ -36,7 +36,7 @@ class Requests:
     def drafts(self) -> int:
         """Draft tokens of a whole block; the longest offer where the arm has no block size."""
         longest = max((cell.steps.tally.longest for cell in self.stepped), default=0)
-        return self.arm.block_size - 1 if self.arm.block_size else longest
+        return max(self.arm.block_size - 1, longest) if self.arm.block_size else longest
 
     @property
     def unanswered(self) -> str | None:

@@ -14,6 +14,7 @@ from xpress_bench.analyse.ledger import Slot, Truncation, right_by_slot, truncat
 from xpress_bench.analyse.reduce import Selection, select
 from xpress_bench.analyse.score import Scorable
 from xpress_bench.publish import page as report
+from xpress_bench.publish.costing import cost_lines
 from xpress_bench.publish.lines import Line, count, printable, printable_lines
 from xpress_bench.publish.page import Page, Section, Table
 from xpress_bench.records import Run
@@ -103,6 +104,7 @@ def _diagnostics(selection: Selection, evidence: Sequence[Evidence]) -> Iterator
         yield from _calibration(one, curve=curves[one.one.arm.drafter] is one)
     for one in evidence:
         yield from _law(one)
+    yield from cost_lines(selection, evidence[0].of)
     yield from _unknowns(evidence)
     if _ledgers(evidence):
         yield "judged", "right is what the output has at the same position, whatever stands before it"

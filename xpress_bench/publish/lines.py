@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from xpress_bench.analyse.compare import SpeedUp
-from xpress_bench.analyse.digits import decimals, fixed, shown, significant
+from xpress_bench.analyse.controls import Controlled
+from xpress_bench.analyse.cost import Cost
+from xpress_bench.analyse.digits import decimals, fixed, shown, significant, size
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown
 from xpress_bench.analyse.parity import Divergence
 from xpress_bench.analyse.summary import DIRECT, ArmSummary, ConditionSummary, Summary
@@ -20,7 +22,7 @@ def condition_lines(of: ConditionSummary) -> Iterator[Line]:
     """Everything the table of a condition has no room for, the expected first and the faults last."""
     for speed in of.speed_ups:
         yield from _speed_up(speed)
-    for lines_of in (_stages, _positions, _levels, _parity):
+    for lines_of in (_stages, _positions, memory_line, _levels, _parity):
         for one in of.arms:
             yield from lines_of(of, one)
     yield from _faults(of)
@@ -35,10 +37,26 @@ def closing_lines(summary: Summary) -> Iterator[Line]:
         yield "skipped", f"{count(len(prompts), 'prompt')}: {reason} ({named(prompts)})"
     if not summary.complete:
         yield "incomplete", "the journal has no footer that says it is complete: the run did not end by itself"
+    if summary.header.settings.get("compile"):
+        arms = (f"{arm.name}: {', '.join(arm.compiled) or 'nothing'}" for arm in summary.header.arms)
+        yield "compiled", "; ".join(arms)
+    for control in summary.controls:
+        yield from _control(control)
     for note in summary.notes:
         yield "sitting", note
     yield "run", f"{summary.folder}/"
     yield "next", f"xpress-bench report {summary.folder} --by category"
+
+
+def _control(one: Controlled) -> Iterator[Line]:
+    same = f"same ids on {one.same} of {count(one.prompts, 'prompt')}"
+    if not one.prompts and isinstance(one.ratio, Unknown):
+        yield "control", f"{one.arm}, {one.against}: not measured, {one.ratio.reason}"
+    elif one.against == "generate":
+        yield "control", f"{one.arm} is {shown(one.ratio)}x as fast as transformers' generate, {same}"
+    else:
+        fault = "; that disturbs, do not believe the times per step" if one.disturbs else ""
+        yield "control", f"{one.arm} takes {shown(one.ratio)}x as long for having its stages timed, {same}{fault}"
 
 
 def count(n: int, noun: str) -> str:
@@ -82,9 +100,15 @@ def _stages(_: ConditionSummary, one: ArmSummary) -> Iterator[Line]:
         return
     parts = {part: getattr(split, f"{part}_s") * 1e3 for part in ("draft", "refine", "verify", "rest", "prefill")}
     times = ", ".join(f"{part} {significant(time_ms, 3)} ms" for part, time_ms in parts.items() if time_ms)
-    share = "" if isinstance(one.efficiency, Unknown) else f"; efficiency {one.efficiency:.2f} of the stage-cost limit"
+    share = "" if isinstance(one.cost, Unknown) else f"; {_paying(one.cost)}"
     fault = "" if split.reliable else "; unreliable, the parts do not add up to the latency"
     yield "per step", f"{one.arm.name}: {times}{share}{fault}"
+
+
+def _paying(cost: Cost) -> str:
+    even, share = cost.break_even_tokens_per_step, cost.efficiency.estimate
+    efficiency = "" if share is None else f", efficiency {share:.2f} of the stage-cost limit"
+    return f"breaks even at {shown(even, bounds=False)} tokens/step{efficiency}"
 
 
 def _positions(_: ConditionSummary, one: ArmSummary) -> Iterator[Line]:
@@ -96,6 +120,18 @@ def _share(measure: Measure) -> str:
     if isinstance(measure, Unknown):
         return "?" if measure.estimate is None else f"{measure.estimate:.2f}".removeprefix("0")
     return fixed(measure.estimate, min(2, max(1, decimals(measure)))).removeprefix("0")
+
+
+def memory_line(_: ConditionSummary, one: ArmSummary) -> Iterator[Line]:
+    """What parts hold and stages need, as far as it is known; why something is not stands in the CSV."""
+    if isinstance(one.memory, Unknown):
+        return
+    parts, peaks = (
+        ", ".join(f"{name} {size(held)}" for name, held in found.items() if held is not None)
+        for found in (one.memory.parts_bytes, one.memory.stage_peak_bytes)
+    )
+    if parts:
+        yield "memory", f"{one.arm.name}: {parts}" + (f"; allocated at most in {peaks}" if peaks else "")
 
 
 def _levels(of: ConditionSummary, one: ArmSummary) -> Iterator[Line]:
@@ -140,11 +176,14 @@ def _floor(floor: Measure) -> str:
 
 
 def _faults(of: ConditionSummary) -> Iterator[Line]:
+    trends = {"the order of arms": of.stability.order, "the time in a launch": of.stability.drift}
+    if known := [f"{what} {trend.correlation:+.2f}" for what, trend in trends.items() if trend]:
+        yield "timing", f"rank correlation of latency with {', with '.join(known)}"
     for flag in of.stability.flags:
         yield "timing", flag
     yield from _unknowns(of)
-    yield from _left_out("failed", of.failed)
-    yield from _left_out("short", of.short)
+    yield from left_out("failed", of.failed)
+    yield from left_out("short", of.short)
 
 
 def _unknowns(of: ConditionSummary) -> Iterator[Line]:
@@ -160,7 +199,8 @@ def _unknowns(of: ConditionSummary) -> Iterator[Line]:
         yield "not known", f"{what} of {', '.join(arms)}: {reason}"
 
 
-def _left_out(label: str, cells: Iterable[Cell]) -> Iterator[Line]:
+def left_out(label: str, cells: Iterable[Cell]) -> Iterator[Line]:
+    """Requests that no average counts, by arm and reason."""
     groups: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for cell in cells:
         groups[cell.arm, cell.error or "ended although neither a stop id nor a limit asked for it"].append(cell.prompt)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from xpress_bench.analyse.cost import random_weights
 from xpress_bench.analyse.digits import NONE, seconds, shown, size
 from xpress_bench.analyse.intervals import Measure, Unknown
 from xpress_bench.analyse.summary import DIRECT, ArmSummary, ConditionSummary, Summary
@@ -49,7 +50,12 @@ class Page:
 def page(summary: Summary, breakdown: Mapping[str, Summary] | None = None) -> Page:
     """The report of a run; `breakdown` as `summary.by` gives it adds a table with its rows to every condition."""
     sections = tuple(_section(summary, at, breakdown or {}) for at in range(len(summary.conditions)))
-    return Page(tuple(_title(summary)), sections, tuple(printable_lines(closing_lines(summary))))
+    return Page(title(summary), sections, tuple(printable_lines(closing_lines(summary))))
+
+
+def title(summary: Summary) -> tuple[str, ...]:
+    """What was run on what."""
+    return tuple(_title(summary))
 
 
 def _title(summary: Summary) -> Iterator[str]:
@@ -60,9 +66,11 @@ def _title(summary: Summary) -> Iterator[str]:
     yield printable(
         f"suite {suite['name']}: {len(header.prompts)} prompts, {_repeats(summary)} (sha256 {suite['sha256'][:6]})"
     )
-    yield printable(f"target {target['name']} {_parameters(target.get('parameters'))}{target['dtype']}")
+    made = ", random weights" if random_weights(header) else ""
+    made += ", compiled" if settings.get("compile") else ""
+    yield printable(f"target {target['name']} {_parameters(target.get('parameters'))}{target['dtype']}{made}")
     yield printable(f"{target['device']}{threads}")
-    yield printable(f"profile {header.profile}")
+    yield printable(f"profile {header.profile}{', in one process' if header.in_process else ''}")
 
 
 def _repeats(summary: Summary) -> str:
@@ -93,11 +101,11 @@ def _section(summary: Summary, at: int, breakdown: Mapping[str, Summary]) -> Sec
 
 def _table(of: ConditionSummary) -> Table:
     kinds = {one.memory.quantity for one in of.arms if isinstance(one.memory, Memory)}
-    peak = _PEAKS[kinds.pop()] if len(kinds) == 1 else "peak memory"
+    kind = _PEAKS[kinds.pop()] if len(kinds) == 1 else "peak memory"
     base = of.arms[0].arm.name
     names = ("arm", "median latency", "tokens/s", "tokens/step", "accepted", f"speed-up vs {base}")
     rows = [_row(of, one) for one in of.arms]
-    return Table(tuple(map(printable, (*names, peak, "identical", "score"))), tuple(rows))
+    return Table(tuple(map(printable, (*names, kind, "identical", "score"))), tuple(rows))
 
 
 def _row(of: ConditionSummary, one: ArmSummary) -> tuple[str, ...]:
@@ -109,7 +117,7 @@ def _row(of: ConditionSummary, one: ArmSummary) -> tuple[str, ...]:
         "1" if one.arm.name == DIRECT else shown(took.tokens_per_step_committed_step),
         _percent(took.draft_accept_rate_step),
         _speed_up(of, one),
-        _memory(one.memory),
+        peak(one.memory),
         _identical(one),
         shown(one.score, bounds=False),
     )
@@ -125,7 +133,8 @@ def _percent(share: Measure) -> str:
     return text if text == NONE else f"{text} %"
 
 
-def _memory(memory: Memory | Unknown) -> str:
+def peak(memory: Memory | Unknown) -> str:
+    """Peak memory as text."""
     return size(memory.peak_bytes) if isinstance(memory, Memory) and memory.peak_bytes is not None else NONE
 
 

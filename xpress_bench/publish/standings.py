@@ -172,12 +172,13 @@ def _board(header: Header, condition: str) -> Board:
     kind = hard.get("gpu_name") if cuda else f"{hard.get('cpu_model')}, {hard.get('torch_threads')} threads"
     mig = ", MIG" if cuda and hard.get("gpu_mig") else ""
     size = f" ({target['parameters'] / 1e6:,.0f} M)" if target.get("parameters") else ""
+    steps = ", compiled" if header.settings.get("compile") else ""
     identity = f"{suite['sha256']} {target.get('weights_sha256') or target['name']}"
     return Board(
         printable(f"{suite['name']} {suite['version']}"),
         condition,
         printable(f"{target['name']}{size}"),
-        printable(f"{kind}{mig}, {target['dtype']}, batch 1"),
+        printable(f"{kind}{mig}, {target['dtype']}{steps}, batch 1"),
         hashlib.sha256(identity.encode()).hexdigest(),
     )
 

@@ -13,6 +13,7 @@ from io import StringIO
 from itertools import chain, zip_longest
 
 from xpress_bench.analyse.acceptance import Acceptance
+from xpress_bench.analyse.cost import Cost
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown
 from xpress_bench.analyse.parity import Parity
 from xpress_bench.analyse.summary import ArmSummary, ConditionSummary
@@ -26,9 +27,15 @@ MEASURES = ("run", "condition", "group", "arm", "metric", "estimate", "low", "hi
 CELL = ("condition", "arm", "launch", "prompt", "turn", "seed", "repeat")
 STAGE_TIMES = (*CELL, "step", "draft_s", "refine_s", "verify_s")
 ACCEPTANCE = (*CELL, "step", "offered", "accepted", "committed", "refused_at")
+INSIDE = (
+    *("target_bytes", "drafter_bytes", "refiner_bytes", "caches_bytes", "graphs_bytes"),
+    *("prefill_peak_bytes", "draft_peak_bytes", "refine_peak_bytes", "verify_peak_bytes", "decode_peak_bytes"),
+)
 MEMORY = (
     *("condition", "arm", "quantity", "peak_bytes", "torch_reserved_peak_bytes", "torch_allocated_peak_bytes"),
     *("reason", "requests", "failed", "out_of_memory"),
+    *INSIDE,
+    "unknown",
 )
 ACCEPTED = tuple(one.name for one in fields(Acceptance) if one.name not in ("steps", "accept_marginal_step"))
 
@@ -89,6 +96,8 @@ def _of_arm(one: ArmSummary) -> Iterator[tuple[str, Measure]]:
         yield name, getattr(took, name)
     for position, share in enumerate(took.accept_marginal_step, start=1):
         yield f"accept_marginal_step[{position}]", share
+    if isinstance(one.cost, Cost):
+        yield from ((field.name, getattr(one.cost, field.name)) for field in fields(Cost))
     if isinstance(one.parity, Parity):
         yield from (("identical", one.parity.identical), ("explained", one.parity.explained))
 
@@ -137,4 +146,15 @@ def _memory(view: View) -> Iterator[Row]:
             len(view.selection.of(name)) + failed,
             failed,
             view.out_of_memory(name),
+            *_inside(peak),
         )
+
+
+def _inside(memory: Memory | Unknown) -> Row:
+    """Bytes of each part and stage, and why some are not known."""
+    if isinstance(memory, Unknown):
+        return (*(None,) * len(INSIDE), None)
+    found = {f"{name}_bytes": held for name, held in memory.parts_bytes.items()}
+    found |= {f"{stage}_peak_bytes": peak for stage, peak in memory.stage_peak_bytes.items()}
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in memory.unknown.items())
+    return (*map(found.get, INSIDE), reasons or None)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from xpress_bench.analyse.headers import machines, refuse
-from xpress_bench.analyse.summary import DIRECT, ConditionSummary, Summary
+from xpress_bench.analyse.summary import DIRECT, Summary
 from xpress_bench.analyse.verdict import described
 from xpress_bench.errors import UsageError
 from xpress_bench.publish.lines import Line, count, printable, printable_lines
@@ -52,7 +52,7 @@ def _section(summaries: Sequence[Summary], condition: Condition, alone: bool) ->
     for number, summary in enumerate(summaries, start=1):
         at = summary.header.conditions.index(condition)
         own = page(summary).sections[at]
-        rows += _rows(str(number), summary.conditions[at], own.table)
+        rows += _rows(str(number), summary, at, own.table)
         lines += [(label, f"run {number}, {text}") for label, text in own.lines if label in TOLD]
     return Section(
         heading=None if alone else str(condition),
@@ -70,10 +70,11 @@ def _verdict(summaries: Sequence[Summary], arms: int) -> str:
     return f"{lead}{told}, each with its speed-up over the direct arm of the same run."
 
 
-def _rows(number: str, of: ConditionSummary, table: Table) -> Iterator[tuple[str, ...]]:
-    for one, row in zip(of.arms, table.rows, strict=True):
+def _rows(number: str, summary: Summary, at: int, table: Table) -> Iterator[tuple[str, ...]]:
+    steps = ", compiled" if summary.header.settings.get("compile") else ""
+    for one, row in zip(summary.conditions[at].arms, table.rows, strict=True):
         cells = dict(zip(table.columns, row, strict=True))
-        yield printable(described(one.arm)), number, *(cells[column] for column in SHOWN)
+        yield printable(described(one.arm)) + steps, number, *(cells[column] for column in SHOWN)
 
 
 def _closing(summaries: Sequence[Summary]) -> Iterator[Line]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from xpress_bench.analyse.cost import random_weights
 from xpress_bench.analyse.reduce import Selection, select
 from xpress_bench.analyse.score import Scorable
 from xpress_bench.analyse.summary import ConditionSummary, Summary, by, summarise
-from xpress_bench.publish import page
+from xpress_bench.publish import costing, page
 from xpress_bench.records import Cell, Header, Replay, Run
 
 OUT_OF_MEMORY = "oom:"  # how the error of such a request begins
@@ -58,7 +59,9 @@ class Report:
 
     @property
     def page(self) -> page.Page:
-        """The report as text."""
+        """The report as text; of a run with random weights, what its steps cost."""
+        if random_weights(self.header):
+            return costing.page(self.run, self.summary)
         return page.page(self.summary, self.groups)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from xpress_bench.errors import UsageError
 from xpress_bench.registry import Registry
 from xpress_bench.settings import RefinerSettings
 
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
 
 class Refiner(Protocol):
-    """Turns a draft into a better one with the same number of slots."""
+    """Turns a draft into a better one, which may be shorter, down to no token, and is never longer.
 
-    causal: bool  # slot k depends on draft tokens before k only; if not, the draft's law is lost
+    A causal refiner decides about slot k, its token and whether the draft ends before it, by the draft tokens before k
+    and nothing behind them: then the law recorded for slot k is still the one its token was drawn from.
+    """
+
+    causal: bool  # if not, the draft's law is lost, and its tokens count as certain
     passes: int | None  # K, for the report
 
     def refine(self, draft: Draft, context: Context, sampling: Sampling) -> Draft:
@@ -30,3 +35,13 @@ RefinerFactory = Callable[[RefinerSettings, "Target", "Drafter"], Refiner]
 REFINERS: Registry[RefinerFactory] = Registry("refiners")
 REFINERS.add("xpress", "xpress_bench.refiners.xpress:load", "K parallel Jacobi passes of a small causal head (xPress)")
 REFINERS.add("markov", "xpress_bench.refiners.markov:load", "one left-to-right walk of a first-order head (DSpark)")
+REFINERS.add("confidence", "xpress_bench.refiners.confidence:load", "ends a draft where a trained head doubts it")
+REFINERS.add("remask", "xpress_bench.refiners.remask:load", "drafts the least sure slots again (heuristic)")
+
+
+def refuse_other_params(settings: RefinerSettings, known: tuple[str, ...] = ()) -> None:
+    """Raises UsageError if `refiner.params` holds a key that is not `known`."""
+    other = sorted(set(settings.params) - set(known))
+    if other:
+        knows = f"knows refiner.params {', '.join(known)}, not" if known else "knows no refiner.params, got"
+        raise UsageError(f"{settings.name} {knows} {', '.join(other)}")

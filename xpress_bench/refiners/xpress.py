@@ -16,9 +16,12 @@ from torch.nn import functional as F
 
 from xpress_bench.checkpoints import xpress as checkpoint
 from xpress_bench.checkpoints.files import locate
+from xpress_bench.checkpoints.heads import check_layout
 from xpress_bench.checkpoints.xpress import HeadConfig
 from xpress_bench.drafters import Context, Draft, Drafter
 from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.refiners import refuse_other_params
+from xpress_bench.refiners.heads import corrected, output_ids
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import RefinerSettings
 from xpress_bench.targets import Target
@@ -63,7 +66,7 @@ class XPressHead(nn.Module):
         super().__init__()
         self.config = config
         self.w1 = nn.Embedding(config.vocab_size, config.rank)
-        self.w2 = nn.Linear(config.rank, config.vocab_size, bias=False)
+        self.w2 = nn.Linear(config.rank, config.draft_vocab_size or config.vocab_size, bias=False)
         self.down_h = nn.Linear(config.hidden_size, config.rank, bias=False)
         self.down_g = nn.Linear(config.hidden_size, config.rank, bias=False)
         self.in_proj = nn.Linear(3 * config.rank, config.rank, bias=False)
@@ -96,17 +99,21 @@ class XPress:
     head: XPressHead
     passes: int
     folder: Path | None = None
+    ids: Tensor | None = None  # see `heads.output_ids`
     causal: bool = True
 
     def refine(self, draft: Draft, context: Context, sampling: Sampling) -> Draft:
         if draft.logits is None or draft.hidden is None:
             raise MisfitError("xpress needs a drafter with hidden states and logits, such as dflash")
-        shared, folded = self.head.block_part(draft.hidden), self.head.mix.folded(draft.hidden.shape[1])
+        slots, count = draft.hidden.shape[1], draft.tokens.shape[1]
+        shared, folded = self.head.block_part(draft.hidden), self.head.mix.folded(slots)
         tokens, logits, made = draft.tokens, draft.logits, 0
         while made < self.passes:
             made += 1
             before = torch.cat([context.previous[:, None], context.anchor[:, None], tokens[:, :-1]], dim=1)
-            logits = draft.logits + self.head.bias(shared, before, folded)[:, 1:]
+            # A fill-in block begins with the anchor's own slot, which picks no token; in the shift layout each does.
+            bias = self.head.bias(shared, before[:, -slots:], folded)[:, -count:]
+            logits = corrected(draft.logits, bias, self.ids)
             settled = tokens
             tokens = pick(logits, sampling.temperature, draft.noise)
             if tokens.device.type == "cpu" and torch.equal(tokens, settled):
@@ -121,11 +128,12 @@ def load(settings: RefinerSettings, target: Target, drafter: Drafter) -> XPress:
     folder = locate(_where(settings, target), settings.revision)
     config = checkpoint.read_config(folder)
     checkpoint.check_fit(config, target, drafter.block_size, folder)
-    if settings.params:
-        raise UsageError(f"xpress knows no refiner.params, got {', '.join(sorted(settings.params))}")
+    refuse_other_params(settings)
+    check_layout(folder, drafter)
     head = XPressHead(config).to(device=target.device, dtype=target.dtype).eval()
     checkpoint.load_head(head, folder)
-    return XPress(head, config.passes if settings.passes is None else settings.passes, folder)
+    passes = config.passes if settings.passes is None else settings.passes
+    return XPress(head, passes, folder, output_ids(config.draft_vocab_size, drafter, folder))
 
 
 def _where(settings: RefinerSettings, target: Target) -> str:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
+from xpress_bench.errors import MisfitError
 from xpress_bench.registry import Registry
 from xpress_bench.settings import TargetSettings
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from xpress_bench.trees import Tree
 
 
 class Target(Protocol):
@@ -48,6 +51,28 @@ class Target(Protocol):
     def head(self, hidden: Tensor) -> Tensor:
         """Logits [b, n, V] of hidden states [b, n, H]."""
         ...
+
+
+class TreeTarget(Target, Protocol):
+    """A target that also verifies drafts that branch. It may refuse with a MisfitError, at the first one."""
+
+    def verify_tree(self, ids: Tensor, tree: Tree, taps: tuple[int, ...]) -> Tensor:
+        """As `verify`, of ids [1, 1 + n]: a row sees the cache and its own path, and stands as deep as it is there."""
+        ...
+
+    def commit_path(self, path: Tensor) -> Tensor | None:
+        """Keep the rows of the last `verify_tree` that `path` [c] lists, as if they alone had been verified in turn.
+
+        Returns their features [1, c, _].
+        """
+        ...
+
+
+def verifying_trees(target: Target) -> TreeTarget:
+    """The target; MisfitError if it verifies chains only."""
+    if not hasattr(target, "verify_tree"):
+        raise MisfitError(f"target {target.name!r} verifies chains, no trees; use candidates.merge=best")
+    return cast("TreeTarget", target)
 
 
 TargetFactory = Callable[[TargetSettings, "str", "str"], Target]  # settings, device, dtype

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from xpress_bench.errors import UsageError
 from xpress_bench.settings import TargetSettings
+from xpress_bench.trees import Tree
 
 BYTES = 256
 
@@ -37,6 +38,7 @@ class ToyTarget:
         self.deepest_position = -1
         self._cache: list[int] = []
         self._rows = 0
+        self._paths: list[list[int]] = []
 
     def row(self, prefix: list[int]) -> Tensor:
         """Logits [V] of the token after `prefix`."""
@@ -56,6 +58,17 @@ class ToyTarget:
             rows.append(self.row(self._cache))
         self.deepest_position = max(self.deepest_position, len(self._cache) - 1)
         return torch.stack(rows)[None]
+
+    def verify_tree(self, ids: Tensor, tree: Tree, taps: tuple[int, ...]) -> Tensor:
+        self.forwards += 1
+        self._rows = 0  # none of them is in the cache before `commit_path`
+        self._paths = [[*self._cache, *ids[0, seen].tolist()] for seen in tree.reach]
+        self.deepest_position = max(self.deepest_position, *(len(path) - 1 for path in self._paths))
+        return torch.stack([self.row(path) for path in self._paths])[None]
+
+    def commit_path(self, path: Tensor) -> Tensor | None:
+        self._cache = self._paths[int(path[-1])]
+        return None
 
     def commit(self, keep: int) -> Tensor | None:
         del self._cache[len(self._cache) - self._rows + keep :]

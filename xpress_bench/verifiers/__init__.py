@@ -17,15 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """accepted [b]: length of the accepted prefix, before stop rules. next_token [b]: the target's own after it."""
+    """accepted [b]: length of the accepted prefix, before stop rules. next_token [b]: the target's own after it.
+
+    path [1 + levels]: of a tree, the rows that lead through all that is accepted and on along the longest, then first,
+    of its continuations; the anchor's row first, -1 behind the end.
+    """
 
     accepted: Tensor
     next_token: Tensor
+    path: Tensor | None = None
 
 
 Verifier = Callable[
     ["Draft", "Tensor", "int", "Sampling"], Verdict
-]  # draft, logits [b, 1+N, V], anchor position, noise
+]  # draft, chain or tree; logits [b, 1+N, V]; anchor position; noise
 
 VERIFIERS: Registry[Verifier] = Registry("verifiers")
 VERIFIERS.add("greedy", "xpress_bench.verifiers.rules:match", "the longest prefix equal to the target's argmax")

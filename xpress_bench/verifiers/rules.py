@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from xpress_bench.drafters import Draft
-from xpress_bench.sampling import Sampling, law, pick
+from xpress_bench.sampling import Noise, Sampling, law, pick
+from xpress_bench.trees import Tree
 from xpress_bench.verifiers import Verdict
 
 RESIDUAL_FLOOR = 1e-8  # below this mass p and q agree up to rounding, and p itself is drawn from
@@ -16,11 +18,9 @@ def match(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -> Ve
     """Accept while the draft equals the token that direct generation would pick.
 
     Greedy at temperature 0; above it the target's own draw under the shared noise (`coupled`). Both give the ids of
-    direct generation whatever the draft depends on. Logits [b, 1 + N, V]; row i predicts position + 1 + i.
+    direct generation whatever the draft depends on. Logits [b, 1 + N, V]; row i of a chain predicts position + 1 + i.
     """
-    return _matched(
-        draft, pick(logits, sampling.temperature, sampling.target.at(position + 1, logits.shape[1], logits))
-    )
+    return _matched(draft, logits, position, sampling.temperature, sampling.target)
 
 
 def rejection(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -> Verdict:
@@ -32,7 +32,7 @@ def rejection(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -
     """
     noise = sampling.verify
     if draft.point_mass or draft.logits is None:
-        return _matched(draft, pick(logits, sampling.temperature, noise.at(position + 1, logits.shape[1], logits)))
+        return _matched(draft, logits, position, sampling.temperature, noise)
     p, q = law(logits, sampling.temperature), law(draft.logits, sampling.temperature)
     q = _over(q, p.shape[-1])
     count = draft.tokens.shape[1]
@@ -51,9 +51,27 @@ def rejection(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -
     return Verdict(accepted, pick(residual.log(), 1.0, fresh)[:, 0])
 
 
-def _matched(draft: Draft, own: Tensor) -> Verdict:
+def _matched(draft: Draft, logits: Tensor, position: int, temperature: float, source: Noise) -> Verdict:
+    noise = source.at(position + 1, 1 + draft.longest, logits)
+    if draft.tree is not None:
+        return _walked(draft.tokens[0], draft.tree, logits, temperature, noise)
+    own = pick(logits, temperature, noise)
     accepted = _leading(draft.tokens == own[:, :-1])
     return Verdict(accepted, own.gather(1, accepted[:, None])[:, 0])
+
+
+def _walked(tokens: Tensor, tree: Tree, logits: Tensor, temperature: float, noise: Tensor | None) -> Verdict:
+    """From the anchor on to the child that is the target's own token, until there is none. tokens [n].
+
+    One draw of noise serves all rows of a level: they are rivals for the same position, and the walk meets one of them.
+    """
+    own = pick(logits, temperature, None if noise is None else noise[:, tree.depths])[0]
+    right = F.pad(tokens == own[tree.parents], (1, 0), value=True)
+    reached = (right | ~tree.reach).all(-1)
+    # Of shape [1]: an index without dimensions would be read on the host.
+    deepest = (reached * (1 + tree.depths)).argmax(0, keepdim=True)
+    furthest = (tree.reach[:, deepest][:, 0] * (1 + tree.depths)).argmax(0, keepdim=True)
+    return Verdict(tree.depths[deepest], own[deepest], tree.path_to(furthest))
 
 
 def _leading(agrees: Tensor) -> Tensor:
@@ -72,4 +90,4 @@ def _over(q: Tensor, vocab_size: int) -> Tensor:
     """q over the target's vocabulary: cut or padded with zeros."""
     if q.shape[-1] >= vocab_size:
         return q[..., :vocab_size]
-    return torch.nn.functional.pad(q, (0, vocab_size - q.shape[-1]))
+    return F.pad(q, (0, vocab_size - q.shape[-1]))

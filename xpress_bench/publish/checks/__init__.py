@@ -49,6 +49,8 @@ FIRST = (
 THEN = (
     Check("order", measuring.order, AGAIN),
     Check("launches", measuring.launches, "measure with profile=paper, or profile=standard launches=5"),
+    Check("quiet", measuring.quiet, "measure again while nothing else runs; `xpress-bench doctor` says what disturbs"),
+    Check("weights", measuring.weights, "measure with trained weights"),
     Check("memory", measuring.memory, "measure with memory=true"),
     Check("tree", measuring.tree, "commit, then measure again"),
     Check("caching", measuring.caching, "keep nothing between requests, and ask twice at least: repeats=2"),

@@ -6,6 +6,8 @@ import math
 from collections import Counter
 from typing import Any
 
+from xpress_bench.analyse.admission import disturbed
+from xpress_bench.analyse.cost import random_weights
 from xpress_bench.analyse.intervals import Interval, Measure
 from xpress_bench.analyse.reduce import select
 from xpress_bench.analyse.stability import stability
@@ -47,6 +49,17 @@ def launches(one: Submission) -> str | None:
         return f"launch {min(lost)} did not end"
     moved = any(kind != header.machine["hard"] for kind in _marked(one, "hard"))
     return "its launches were on different machines" if moved else None
+
+
+def quiet(one: Submission) -> str | None:
+    """Nothing disturbed a launch: no other process took the CPU or the board, no host withheld it, no GPU throttled."""
+    found = disturbed(one.journal.launches)
+    return f"launch {min(found)} was disturbed: {found[min(found)]}" if found else None
+
+
+def weights(one: Submission) -> str | None:
+    """Every part had trained weights."""
+    return "its weights are random" if random_weights(one.journal.header) else None
 
 
 def memory(one: Submission) -> str | None:

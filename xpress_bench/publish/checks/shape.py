@@ -55,12 +55,17 @@ class _Git(msgspec.Struct):
     dirty: bool | None
 
 
+_Conditions = dict[Name, Name | float | bool | list[Name | float] | dict[Name, Word] | None]
+
+
 class _Started(msgspec.Struct):
-    """The machine on the mark of a launch; of one that ended it is empty."""
+    """The machine on the mark of a launch; one that ended has `after` alone."""
 
     hard: dict[Name, Name | Many | float | bool | None] | None = None
     git: _Git | None = None
     versions: dict[Name, Name | None] | None = None
+    before: _Conditions | None = None
+    after: _Conditions | None = None
 
 
 class _Mark(msgspec.Struct):
