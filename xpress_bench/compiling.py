@@ -18,8 +18,6 @@ from xpress_bench.targets import Target
 from xpress_bench.targets.compiled import CompiledTarget
 from xpress_bench.targets.hf import HfTarget
 
-Part = Target | Drafter | Refiner
-
 
 def compiled_target(target: Target) -> CompiledTarget:
     """The target with compiled steps. MisfitError for one that is no transformers model."""
@@ -55,7 +53,7 @@ def is_compiled(part: object) -> bool:
     return isinstance(part, CompiledTarget | CompiledBlockDiffusion | DraftModel | XPress | Markov)
 
 
-def reserve(part: Part, tokens: int, block_rows: int) -> None:
+def reserve(part: object, tokens: int, block_rows: int) -> None:
     """Tell a compiled part how long the longest request is; others need not know."""
     if isinstance(part, CompiledTarget | CompiledBlockDiffusion):
         part.reserve(tokens, block_rows)

@@ -18,8 +18,14 @@ QUESTION = "Does a drafter, with or without refinement, make a model faster, and
 FLAGS: dict[str, tuple[str, str]] = {
     "suite": ("suite", "short, long, qa, translation, all, FILE.jsonl, or hf:owner/name; several with commas"),
     "target": ("target.name", "embedded, a hub id, or a folder of a transformers causal LM"),
-    "drafter": ("drafter.name", "none, dflash, draft_model, prompt_lookup, a plug-in, a hub id, or a folder"),
-    "refiner": ("refiner.name", "auto, none, xpress, markov, a plug-in, a hub id, or a checkpoint folder"),
+    "drafter": (
+        "drafter.name",
+        "none, a name of `xpress-bench list drafters`, a hub id, or a checkpoint folder",
+    ),
+    "refiner": (
+        "refiner.name",
+        "auto, none, a name of `list refiners`, a hub id, or a folder; several joined by +",
+    ),
     "verifier": ("verifiers", "rule above temperature 0: coupled, rejection, or both with a comma"),
     "seeds": ("seeds", "comma-separated, e.g. 0,1,2; repeats at temperature 0"),
     "limit": ("limit", "prompts at most, spread evenly over the suite"),

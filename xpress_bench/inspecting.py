@@ -34,7 +34,7 @@ def _misfits(folder: Path, target: str) -> list[str]:
     from xpress_bench.checkpoints import formats, inspection
     from xpress_bench.errors import MisfitError
 
-    if formats.recognise(folder).layout is not None:
+    if formats.recognise(folder).format != "transformers":
         return inspection.misfits(folder, inspection.read_target(target))
     from types import SimpleNamespace
     from typing import Any, cast

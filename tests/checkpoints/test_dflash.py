@@ -263,7 +263,7 @@ def test_the_hash_follows_the_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"denoising_steps": 8}, "denoising_steps is 8: a block of 8 slots has 7 to denoise; choose 1..7"),
+        ({"denoising_steps": 8}, "denoising_steps is 8: a block has 7 to fill; choose 1..7"),
         ({"params": {"depth": 1}}, "depth"),
         ({"path": None}, "needs weights"),
     ],
@@ -278,5 +278,5 @@ def test_denoising_steps_are_counted_against_the_block_size_in_use(tmp_path: Pat
     write(tmp_path, CONFIG, released())
     settings = DrafterSettings("dflash", path=str(tmp_path), denoising_steps=2)
     assert load(settings, TARGET, 3).denoising_steps == 2
-    with pytest.raises(UsageError, match=r"steps is 2: a block of 2 slots has 1 to denoise; choose 1$"):
+    with pytest.raises(UsageError, match=r"steps is 2: a block has 1 to fill; choose 1$"):
         load(settings, TARGET, 2)

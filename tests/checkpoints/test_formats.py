@@ -135,7 +135,7 @@ def test_without_an_architecture_the_names_of_the_tensors_decide(
     [
         ({"architectures": ["MuseGlimmerAssistantModel"]}, "architecture 'MuseGlimmerAssistantModel' is no drafter"),
         ({}, "architecture 'none named' is no drafter this version reads; known: DFlashDraftModel,"),
-        ({"speculators_model_type": "eagle3"}, "'eagle3', and dflash, dspark, xpress, dflash2 are read"),
+        ({"speculators_model_type": "peagle"}, "'peagle', and dflash, dspark, xpress, dflash2 are read"),
         ({"speculators_model_type": ["dflash"]}, "speculators_model_type is ['dflash']"),
         (SPECULATORS | {"aux_hidden_state_layer_ids": None}, "aux_hidden_state_layer_ids is None"),
         (SPECULATORS | {"aux_hidden_state_layer_ids": [-1]}, "aux_hidden_state_layer_ids is [-1]"),

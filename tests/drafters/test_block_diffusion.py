@@ -15,6 +15,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from xpress_bench.drafters import Context
 from xpress_bench.drafters.block_diffusion import BlockDiffusionModel, ContextCache
+from xpress_bench.drafters.denoising import Denoising
 from xpress_bench.errors import MisfitError
 
 EPS = 1e-6
@@ -191,19 +192,6 @@ def test_in_the_shift_layout_every_slot_predicts_the_place_behind_it() -> None:
 
 
 @torch.inference_mode()
-def test_the_wrong_layout_moves_every_prediction_by_one_place() -> None:
-    """The trap of methods.md 1: one network, one block, and the same predictions for places one further on."""
-    target = tiny.qwen3()
-    drafts = {}
-    for layout in ("fill_in", "shift"):
-        drafter = tiny.dflash(target, 6, layout=layout)
-        drafter.start(target, tiny.prompt(7), rows(7, 64, seed=3)[None])
-        context = Context([1] * 7 + [23], torch.tensor([23]), torch.tensor([1]), 7, 99)
-        drafts[layout] = drafter.propose(context, tiny.sampling()).tokens[0].tolist()
-    assert drafts["shift"][1:] == drafts["fill_in"]
-
-
-@torch.inference_mode()
 def test_logits_are_scaled_then_capped_and_embeddings_scaled() -> None:
     target = tiny.qwen3()
     options = {"input_embedding_scale": 2.0, "output_multiplier": 0.5, "final_logit_softcapping": 3.0}
@@ -298,8 +286,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 def test_greedy_output_is_that_of_direct_generation(variant: str, block_size: int) -> None:
     target, ids = tiny.qwen3(seed=block_size), tiny.prompt(9, block_size)
     drafter = tiny.dflash(target, block_size, **VARIANTS[variant])
-    run = tiny.Arm(drafter).run(target, ids, 24)
-    assert run.ids == tiny.generated(target, ids, 24)
+    run = tiny.Arm(drafter).run(target, ids, 40)
+    assert run.ids == tiny.generated(target, ids, 40)
     assert max(step.offered for step in run.rounds) == block_size - (drafter.layout == "fill_in")
 
 
@@ -317,7 +305,7 @@ def test_several_steps_in_the_shift_layout_show_a_slot_the_token_before_its_own(
     """Two slots in two steps: the surer one is committed first; only slot 0's token is ever an input, of slot 1."""
     target = tiny.qwen3()
     drafter = tiny.dflash(target, 2, layout="shift")
-    drafter.denoising_steps = 2
+    drafter.denoising = Denoising(2)
     drafter.start(target, tiny.prompt(7), rows(7, 64, seed=3)[None])
     anchor = torch.tensor([23])
     first = drafter.predict(anchor, torch.tensor([[79, 79]]))[1].softmax(-1)[0]

@@ -1,4 +1,4 @@
-"""Drafts in several denoising steps: worked out by hand, against diffusers' scheduler, and in the whole loop."""
+"""DFlash drafts in several denoising steps: worked out by hand, and in the whole loop. `test_filling` has the rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xpress_bench.checkpoints.dflash import BlockConfig
 from xpress_bench.decode import refine
 from xpress_bench.drafters import Context, Draft
 from xpress_bench.drafters.block_diffusion import BlockDiffusion, ContextCache
-from xpress_bench.drafters.denoising import commit, commit_counts
+from xpress_bench.drafters.denoising import Denoising
 from xpress_bench.sampling import pick
 from xpress_bench.targets.hf import HfTarget
 from xpress_bench.verifiers.rules import rejection
@@ -52,7 +52,7 @@ def following(calls: list[list[list[float]]]) -> Stub:
 
 
 def drafter_of(stub: Any, block_size: int, steps: int) -> BlockDiffusion:
-    return BlockDiffusion(stub, stub, block_size, denoising_steps=steps)
+    return BlockDiffusion(stub, stub, block_size, denoising=Denoising(steps))
 
 
 def at_anchor(batch: int = 1, room: int = 99) -> Context:
@@ -67,41 +67,8 @@ def peak(token: int, probability: float) -> list[float]:
 
 def stepping(target: HfTarget, block_size: int, steps: int, **options: Any) -> BlockDiffusion:
     drafter = tiny.dflash(target, block_size, **options)
-    drafter.denoising_steps = steps
+    drafter.denoising = Denoising(steps)
     return drafter
-
-
-# The schedule and the choice
-
-
-@pytest.mark.parametrize(
-    ("slots", "steps", "right"),
-    [(7, 1, [7]), (7, 2, [4, 3]), (7, 3, [3, 2, 2]), (8, 4, [2, 2, 2, 2]), (7, 7, [1] * 7), (2, 5, [1, 1])],
-)
-def test_slots_are_spread_evenly_and_the_rest_goes_to_the_first_steps(slots: int, steps: int, right: list[int]) -> None:
-    assert commit_counts(slots, steps) == right
-
-
-def test_the_most_confident_open_slots_are_committed() -> None:
-    logits = torch.tensor([[peak(1, 0.4), peak(2, 0.9), peak(3, 0.6), peak(5, 0.99)]]).log()
-    tokens = torch.tensor([[1, 2, 3, 5]])
-    committed = torch.tensor([[False, False, False, True]])
-    assert commit(committed, logits, tokens, 2).tolist() == [[False, True, True, True]]
-
-
-def test_confidence_is_that_of_the_token_picked_and_not_of_the_best_one() -> None:
-    logits = torch.tensor([[peak(1, 0.9), peak(2, 0.5)]]).log()
-    assert commit(torch.zeros(1, 2, dtype=torch.bool), logits, torch.tensor([[0, 2]]), 1).tolist() == [[False, True]]
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_at_a_tie_the_earlier_slot_is_committed(dtype: torch.dtype) -> None:
-    logits, tokens = torch.zeros(2, 40, 10, dtype=dtype), torch.zeros(2, 40, dtype=torch.long)
-    committed = torch.zeros(2, 40, dtype=torch.bool)
-    committed[1, 0] = True
-    assert commit(committed, logits, tokens, 3).nonzero().tolist() == [[0, 0], [0, 1], [0, 2]] + [
-        [1, slot] for slot in range(4)
-    ]
 
 
 # A draft by hand
@@ -140,12 +107,6 @@ def test_as_many_steps_as_slots_commit_one_at_a_time_and_never_take_one_back() -
     assert draft.tokens.tolist() == [[5, 2, 7]]
 
 
-def test_a_mask_that_was_predicted_is_committed_like_any_id() -> None:
-    first, second = [peak(0, 0.5), peak(MASK, 0.9), peak(3, 0.4)], [peak(0, 0.5), peak(5, 0.9), peak(6, 0.4)]
-    draft = drafter_of(following([first, second]), 3, 2).propose(at_anchor(), tiny.sampling())
-    assert draft.tokens.tolist() == [[MASK, 6]]
-
-
 @pytest.mark.parametrize(("room", "forwards", "drafts"), [(99, 3, 7), (4, 3, 3), (3, 2, 2), (2, 1, 1), (1, 0, 0)])
 def test_a_block_cut_short_by_the_context_takes_no_more_steps_than_it_has_slots(
     room: int, forwards: int, drafts: int
@@ -178,39 +139,6 @@ def test_one_step_is_one_forward_and_an_honest_law(temperature: float, verifier:
     assert torch.equal(draft.logits, logits)
     assert torch.equal(draft.tokens, pick(logits, temperature, noise))
     assert draft.point_mass is (temperature == 0)
-
-
-# The outside referee
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("steps", [2, 3, 5, 7])
-def test_diffusers_scheduler_commits_the_same_slots_and_tokens(steps: int, seed: int) -> None:
-    from diffusers import BlockRefinementScheduler  # slow to import
-
-    target = tiny.qwen3(seed)
-    mask = target.vocab_size - 1
-    target.model.lm_head.weight[mask] = 0  # the scheduler takes a predicted MASK for an open slot
-    drafter = stepping(target, 8, steps, seed=seed)
-    drafter.start(target, tiny.prompt(2), torch.ones(1, 2, 64, dtype=torch.float64))
-    ours: list[Tensor] = []
-    embed = target.embed
-    target.embed = lambda ids: ours.append(ids) or embed(ids)  # type: ignore[method-assign, func-returns-value]
-    draft = drafter.propose(at_anchor(), tiny.sampling())
-
-    scheduler = BlockRefinementScheduler()
-    scheduler.set_timesteps(steps, block_length=7)
-    assert commit_counts(7, steps) == scheduler._transfer_schedule.tolist()
-    slots = torch.full((1, 7), mask)
-    for step in range(steps):
-        block = torch.cat([torch.tensor([[ANCHOR]]), slots], dim=1)
-        assert torch.equal(ours[step], block)
-        logits = target.head(drafter.model(embed(block), drafter._cache)[:, 1:])
-        # A threshold of 1, which no probability exceeds, leaves the quota alone.
-        slots = scheduler.step(logits, step, slots, mask_token_id=mask, threshold=1.0).prev_sample
-    assert torch.equal(draft.tokens, slots)
-    assert len(ours) == steps
 
 
 # Above temperature 0

@@ -123,7 +123,7 @@ def test_a_draft_is_no_point_mass_above_temperature_0() -> None:
 @pytest.mark.parametrize(
     ("options", "settings", "words"),
     [
-        ({"dflash2": tiny.DFLASH2}, {"denoising_steps": 2}, "steps is 2: its selector fills a block at once; choose 1"),
+        ({"dflash2": tiny.DFLASH2}, {"denoising_steps": 2}, "steps is 2: a DFlash 2 block is chosen at once"),
         ({}, {}, "holds a drafter of the first kind"),
         ({}, {"path": None}, "dflash2 needs weights"),
     ],

@@ -19,7 +19,6 @@ from xpress_bench.checkpoints.dflash import OPTIONS, SIZES, BlockConfig
 from xpress_bench.checkpoints.files import read_json, whole
 from xpress_bench.checkpoints.speculators import LAYERS, TYPE
 from xpress_bench.errors import UsageError
-from xpress_bench.targets import Target
 
 KIND = "eagle3"
 FAMILIES = {"llama": LlamaDecoderLayer, "qwen3": Qwen3DecoderLayer}  # by the model_type of the layers
@@ -42,8 +41,11 @@ class Eagle3Config:
     norm_output: bool = False
 
 
-def read_config(folder: Path, target: Target) -> Eagle3Config:
-    """Parse config.json. Raises UsageError naming what is not read. Taps that it does not name are the library's."""
+def read_config(folder: Path, target_layers: int) -> Eagle3Config:
+    """Parse config.json. Raises UsageError naming what is not read.
+
+    Taps that it does not name are the library's, which lie by the depth of the target.
+    """
     file = folder / "config.json"
     body = {key: value for key, value in read_json(file).items() if value is not None}
     if body.get(TYPE) != KIND:
@@ -53,7 +55,7 @@ def read_config(folder: Path, target: Target) -> Eagle3Config:
         if not isinstance(value, bool):
             raise UsageError(f"{file}: {name} is {value!r}, not true or false")
     layers = _layers(body, file)
-    taps = body.get("eagle_aux_hidden_state_layer_ids", [2, target.layers // 2, target.layers - 3])
+    taps = body.get("eagle_aux_hidden_state_layer_ids", [2, target_layers // 2, target_layers - 3])
     if not isinstance(taps, list) or not taps or not all(whole(tap) for tap in taps):
         raise UsageError(f"{file}: eagle_aux_hidden_state_layer_ids is {taps!r}, not a list of whole numbers from 1")
     vocab_size = body.get("draft_vocab_size", 32000)

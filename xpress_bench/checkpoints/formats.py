@@ -54,14 +54,18 @@ def read(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
     """What the folder holds, and its config in z-lab's keys."""
     file = folder / "config.json"
     body = read_json(file)
+    if body.get(speculators.TYPE) == "eagle3":
+        return Checkpoint("eagle3", "eagle3", "speculators", None), body
     if speculators.TYPE in body:
         kind, body = body[speculators.TYPE], speculators.translated(body, file)
         return Checkpoint(KNOWN[body["architectures"][0]][0], kind, "speculators", _layout(body, file)), body
     kind = next(iter(architectures(body, file) or _by_tensors(folder)), "none named")
     if kind not in KNOWN and kind.endswith("ForCausalLM"):
         return Checkpoint("draft_model", kind, "transformers", None), body
+    if kind not in KNOWN and kind.endswith("ForMaskedLM"):
+        return Checkpoint("masked_lm", kind, "transformers", None), body
     if kind not in KNOWN:
-        known = f"known: {', '.join(KNOWN)}, or a causal LM (*ForCausalLM)"
+        known = f"known: {', '.join(KNOWN)}, or a language model (*ForCausalLM, *ForMaskedLM)"
         raise UsageError(f"{folder}: architecture {kind!r} is no drafter this version reads; {known}")
     body = body | {"architectures": [kind]}
     layout = _layout(body, file)

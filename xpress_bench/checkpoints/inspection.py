@@ -11,7 +11,7 @@ from typing import Any, cast
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig
 
-from xpress_bench.checkpoints import confidence, dflash, formats, markov, xpress
+from xpress_bench.checkpoints import confidence, dflash, eagle3, formats, markov, xpress
 from xpress_bench.checkpoints.dflash import BlockConfig
 from xpress_bench.checkpoints.files import local, weight_files
 from xpress_bench.errors import MisfitError, UsageError
@@ -57,7 +57,11 @@ def heads_in(folder: Path) -> dict[str, Any]:
 
 def misfits(folder: Path, target: TargetConfig) -> list[str]:
     """Why the block drafter and the heads in a folder do not fit the target, a line for each part; none if they fit."""
-    config, sizes = dflash.read_config(folder), cast("Target", target)  # nothing but its sizes is looked at
+    sizes = cast("Target", target)  # nothing else of it is looked at
+    if formats.recognise(folder).kind == eagle3.KIND:
+        config = eagle3.read_config(folder, target.layers).base
+    else:
+        config = dflash.read_config(folder)
     calls = [(dflash.check_fit, (config, sizes, folder))]
     for name, head in heads_in(folder).items():
         block = (config.block_size,) if name == "xpress" else ()
@@ -77,7 +81,10 @@ def describe(folder: Path) -> Iterator[Line]:
     """Labelled lines: format, method, layout, taps, vocabulary, heads, weights and the target that is needed."""
     found = formats.recognise(folder)
     yield "checkpoint", f"{found.kind}, format {found.format}"
-    if found.layout is None:
+    if found.kind == eagle3.KIND:
+        yield "method", "eagle3: drafts token by token from the target's states"
+        yield from _eagle3(eagle3.read_config(folder, 0).base)  # a depth decides on nothing but taps, left out here
+    elif found.format == "transformers":
         yield "method", f"{found.drafter}: a whole model, as drafter or as target"
         yield from _whole_model(read_target(str(folder)))
     else:
@@ -94,6 +101,13 @@ def _whole_model(model: TargetConfig) -> Iterator[Line]:
     yield "network", f"{model.layers} layers, hidden size {model.hidden_size}"
     yield "vocabulary", f"{model.vocab_size} ids"
     yield "needs", "a target with the same tokenizer, or drafter.params.translate=true"
+
+
+def _eagle3(config: BlockConfig) -> Iterator[Line]:
+    shape = config.qwen3
+    yield "network", f"{shape.num_hidden_layers} layers, hidden size {shape.hidden_size}"
+    yield "vocabulary", f"{shape.vocab_size} ids, {config.draft_vocab_size or shape.vocab_size} of them drafted"
+    yield "needs", f"a target of hidden size {shape.hidden_size}, {shape.vocab_size} ids"
 
 
 def _block_drafter(config: BlockConfig) -> Iterator[Line]:

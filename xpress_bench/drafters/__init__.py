@@ -78,7 +78,11 @@ class Drafter(Protocol):
 
     taps: tuple[int, ...]  # zero-based target layers whose outputs it reads; () reads none
     block_size: int  # B slots, the anchor's included
-    denoising_steps: int
+
+    @property
+    def denoising_steps(self) -> int:
+        """Forwards that fill one block."""
+        ...
 
     def start(self, target: Target, prompt: Tensor, features: Tensor | None) -> None:
         """Forget the last request; take the prompt's ids [b, n] and features [b, n, len(taps) * H]."""

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RMSNorm, Qwen3RotaryEmbedding
 
 from xpress_bench.checkpoints import dflash as checkpoint
@@ -22,11 +21,12 @@ from xpress_bench.checkpoints.dflash import BlockConfig, Sight
 from xpress_bench.checkpoints.files import locate
 from xpress_bench.drafters import Context, Draft, vocabulary
 from xpress_bench.drafters.attention import Attention, mask_of
-from xpress_bench.drafters.denoising import commit, commit_counts
+from xpress_bench.drafters.denoising import OPTIONS, Denoising
 from xpress_bench.drafters.dflash2 import Bare, CandidateSelector, DynamicConvolution
+from xpress_bench.drafters.options import checked
 from xpress_bench.drafters.vocabulary import Vocabulary
 from xpress_bench.errors import MisfitError, UsageError
-from xpress_bench.sampling import Sampling, pick
+from xpress_bench.sampling import Sampling
 from xpress_bench.settings import DrafterSettings
 from xpress_bench.targets import Target
 
@@ -149,8 +149,7 @@ class BlockDiffusion:
     In the fill-in layout slot k predicts position s + k, and the anchor's slot 0 nothing. In the shift layout slot k
     predicts s + k + 1, so that B slots make B tokens.
 
-    With one denoising step every slot is a sample of its own law, and so is a choice of DFlash 2 given the one before.
-    With more steps, a slot also depends on later slots that were committed before it, so the draft is a point mass.
+    A choice of DFlash 2 is a sample of its own law given the one before.
     """
 
     def __init__(
@@ -159,11 +158,11 @@ class BlockDiffusion:
         target: Target,
         block_size: int,
         folder: Path | None = None,
-        denoising_steps: int = 1,
+        denoising: Denoising = Denoising(),  # noqa: B008 - it is frozen
         vocabulary: Vocabulary | None = None,
     ) -> None:
         self.folder = folder
-        self.denoising_steps = denoising_steps
+        self.denoising = denoising
         self.model = model
         self.vocabulary = vocabulary or Vocabulary(target, model.config)
         self.block_size = block_size
@@ -180,37 +179,20 @@ class BlockDiffusion:
         count = min(self.block_size - (self.layout == "fill_in"), context.room - 1)
         if count < 1:
             return Draft(context.anchor.new_empty(context.anchor.shape[0], 0))
-        masks = context.anchor.new_full((context.anchor.shape[0], count), self.model.config.mask_token_id)
-        hidden, logits = self.predict(context.anchor, masks)
-        noise = sampling.draft.at(context.position + 1, count, logits)  # a slot keeps its noise through all steps
-        choose = partial(pick, temperature=sampling.temperature, noise=noise)
-        if self.model.candidate_selector:
-            tokens, logits = self.model.candidate_selector.walk(
-                hidden[:, -count:], logits, context.anchor, sampling.temperature, noise
-            )
-            return Draft(tokens, logits, hidden, noise, point_mass=noise is None)
-        if self.denoising_steps > 1:
-            hidden, logits = self._denoise(context.anchor, hidden, logits, choose)
-        return Draft(choose(logits), logits, hidden, noise, point_mass=noise is None or self.denoising_steps > 1)
+        masks = context.anchor.new_full((context.anchor.shape[0], count), self.mask_token_id)
+        predict = partial(self.predict, context.anchor)
+        if not self.model.candidate_selector:
+            return self.denoising.fill(predict, masks, self.mask_token_id, context.position, sampling)
+        hidden, logits = predict(masks)
+        noise = sampling.draft.at(context.position + 1, count, logits)
+        tokens, logits = self.model.candidate_selector.walk(
+            hidden[:, -count:], logits, context.anchor, sampling.temperature, noise
+        )
+        return Draft(tokens, logits, hidden, noise, point_mass=noise is None)
 
-    def _denoise(
-        self, anchor: Tensor, hidden: Tensor, logits: Tensor, choose: Callable[[Tensor], Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        """Go on from the first step's states [b, S, H] and logits [b, N, V]; a slot keeps those that committed it.
-
-        A later step sees a committed slot's token as its input, so what it says there is no prediction.
-        """
-        committed = torch.zeros_like(logits[..., 0], dtype=torch.bool)
-        *counts, _ = commit_counts(logits.shape[1], self.denoising_steps)  # the last step commits all that is left
-        for count in counts:
-            tokens = choose(logits)
-            committed = commit(committed, logits, tokens, count)
-            seen = tokens.masked_fill(~committed, self.model.config.mask_token_id)
-            new_hidden, new_logits = self.predict(anchor, seen)
-            logits = torch.where(committed[..., None], logits, new_logits)
-            unused = hidden.shape[1] - logits.shape[1]  # the anchor's slot where it predicts nothing: the last step's
-            hidden = torch.where(F.pad(committed, (unused, 0))[..., None], hidden, new_hidden)
-        return hidden, logits
+    @property
+    def denoising_steps(self) -> int:
+        return self.denoising.steps
 
     def predict(self, anchor: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """States [b, S, H] and logits [b, N, V] of one forward over the anchor [b] and tokens [b, N], masks or not.
@@ -239,26 +221,16 @@ def load(settings: DrafterSettings, target: Target, block_size: int | None) -> B
     checkpoint.check_fit(config, target, folder)
     if settings.name == "dflash2" and not config.dflash2:
         raise MisfitError(f"{folder}: holds a drafter of the first kind; use --drafter dflash, or the folder itself")
-    if settings.params:
-        raise UsageError(f"{settings.name} knows no drafter.params, got {', '.join(sorted(settings.params))}")
+    params = checked(settings, {} if config.dflash2 else OPTIONS)
     block_size = block_size or config.block_size
-    _check_steps(settings.denoising_steps, block_size, config)
+    if config.dflash2 and settings.denoising_steps > 1:
+        raise UsageError(f"drafter.denoising_steps is {settings.denoising_steps}: a DFlash 2 block is chosen at once")
+    denoising = Denoising(settings.denoising_steps, **params)
+    denoising.check(block_size - (config.layout == "fill_in"))
     model = BlockDiffusionModel(config).to(device=target.device, dtype=target.dtype).eval()
     checkpoint.load_drafter(model, folder)
     own = vocabulary.load(folder, config, target)
-    return BlockDiffusion(model, target, block_size, folder, settings.denoising_steps, own)
-
-
-def _check_steps(steps: int, block_size: int, config: BlockConfig) -> None:
-    slots = block_size - (config.layout == "fill_in")
-    most = 1 if config.dflash2 else slots
-    if not 1 <= steps <= most:
-        why = (
-            "its selector fills a block at once"
-            if config.dflash2
-            else f"a block of {block_size} slots has {slots} to denoise"
-        )
-        raise UsageError(f"drafter.denoising_steps is {steps}: {why}; choose {'1' if most == 1 else f'1..{most}'}")
+    return BlockDiffusion(model, target, block_size, folder, denoising, own)
 
 
 def _where(settings: DrafterSettings, target: Target) -> str:

@@ -54,8 +54,8 @@ class CompiledBlockDiffusion(BlockDiffusion):
         """The same drafter with compiled steps. MisfitError if its rows see less than everything before them."""
         if any(sight.causal or sight.window is not None for sight in drafter.model.sights):
             raise MisfitError(f"--compile: {drafter.folder or 'the drafter'} has layers that do not see everything")
-        steps, own = drafter.denoising_steps, drafter.vocabulary
-        return cls(drafter.model, own.target, drafter.block_size, drafter.folder, steps, own)
+        how, own = drafter.denoising, drafter.vocabulary
+        return cls(drafter.model, own.target, drafter.block_size, drafter.folder, how, own)
 
     def __init__(self, *words: Any) -> None:
         super().__init__(*words)

@@ -137,7 +137,7 @@ def load(settings: DrafterSettings, target: Target, block_size: int | None) -> E
     if not settings.path:
         raise UsageError(f"eagle3 needs a head trained for target {target.name!r}: drafter.path=FOLDER or HUB_ID")
     folder = locate(settings.path, settings.revision)
-    config = checkpoint.read_config(folder, target)
+    config = checkpoint.read_config(folder, target.layers)
     check_fit(config.base, target, folder)
     model = Eagle3Model(config).to(device=target.device, dtype=target.dtype).eval()
     load_into(model, folder, prefix="", ignore=TABLES)

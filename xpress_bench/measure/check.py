@@ -61,6 +61,8 @@ def validate(parts: Parts, planned: PlannedArm, prompt: Prompt, sampling: Sampli
     logits = parts.target.verify(torch.cat([context.anchor[:, None], draft.tokens], dim=1), drafter.taps)
     _verified(logits, count, parts, say)
     for refiner in planned.refiners:
+        if draft.tokens.shape[1] == 0:
+            break
         refined = refiner.refine(draft, context, sampling)
         _aligned(parts, draft, refined, say)
         draft = refined
@@ -95,16 +97,18 @@ def _verified(logits: Tensor, count: int, parts: Parts, say: Say) -> None:
 
 
 def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
-    if refined.tokens.shape != draft.tokens.shape:
+    (rows, count), (refined_rows, kept) = draft.tokens.shape, refined.tokens.shape
+    if refined_rows != rows or kept > count:
         raise MisfitError(
-            f"the refiner turns {_shape(draft.tokens)} tokens into {_shape(refined.tokens)}; it may not add or drop any"
+            f"the refiner turns {_shape(draft.tokens)} tokens into {_shape(refined.tokens)}; "
+            "it may shorten a draft, not lengthen it"
         )
     size = parts.target.vocab_size
     outside = [token for token in refined.tokens[0].tolist() if not 0 <= token < size]
     if outside:
         raise MisfitError(f"the refiner gives id {outside[0]}, the target has ids 0..{size - 1}")
     embedded = parts.target.embed(refined.tokens)
-    changed = int((refined.tokens != draft.tokens).sum())
+    changed = int((refined.tokens != draft.tokens[:, :kept]).sum())
     shapes = f"tokens {_shape(refined.tokens)}, logits {_shape(refined.logits)}, embedded {_shape(embedded)}"
     say(f"  3 refine   {shapes}, {changed} changed")
 

@@ -47,7 +47,7 @@ class Requests:
         drafters = [planned.drafter for planned in self.arms.values() if planned.drafter is not None]
         tokens = max((len(prompt.ids) + prompt.budget for prompt in self.prompts.values()), default=0)
         rows = 1 + max(map(most_drafts, drafters), default=0)
-        for part in (self.target, *drafters):
+        for part in [self.target, *drafters]:
             reserve(part, tokens, rows)
 
     def sampling(self, slot: Slot) -> Sampling:
