@@ -104,7 +104,10 @@ def _refuse_unreadable(word: str) -> None:
     key, _, value = word.partition("=")
     key = key.lstrip("+")
     if key in PARTS:
-        raise UsageError(f"override {word!r}: {key} is a group of settings; its name is set with {key}.name={value}")
+        first = next(iter(fields(PARTS[key]))).name
+        raise UsageError(
+            f"override {word!r}: {key} is a group of settings; its {first} is set with {key}.{first}={value}"
+        )
     if not key or key.partition(".")[0] == "hydra" or set(key) & set("/@"):  # hydra's own, which are none of a run
         raise UsageError(f"override {word!r}: there is no setting {key!r}")
     try:

@@ -16,11 +16,12 @@ from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.records import Arm
 from xpress_bench.refiners import REFINERS, Refiner
 from xpress_bench.refiners.choosing import choose
-from xpress_bench.settings import DrafterSettings, RefinerSettings, Settings, TargetSettings
+from xpress_bench.settings import CandidateSettings, DrafterSettings, RefinerSettings, Settings, TargetSettings
 from xpress_bench.targets import TARGETS, Target
 from xpress_bench.weights import RandomIds, are_random, random_weights
 
 NONE = "none"
+ONE_DRAFT = CandidateSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class PlannedArm:
     arm: Arm
     drafter: Drafter | None
     refiners: tuple[Refiner, ...]
+    candidates: CandidateSettings = ONE_DRAFT
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +66,14 @@ def _assembled(settings: Settings, only: str | None) -> Parts:
         check_tokenizer(drafter, tokenizer, target.name)
         if settings.compile:
             drafter = compiled_drafter(drafter)
-        arms.append(_arm("draft", named.name, drafter, {}))
+        arms.append(_arm("draft", named.name, drafter, {}, settings.candidates))
         if refined:
             refiners = {one.name: REFINERS.get(one.name)(one, target, drafter) for one in refined}
             if settings.compile:
                 refiners = {name: compiled_refiner(refiner) for name, refiner in refiners.items()}
-            arms.append(_arm("refine", named.name, drafter, refiners))
+            arms.append(_arm("refine", named.name, drafter, refiners, settings.candidates))
+    elif settings.drafter.name == NONE and settings.candidates != ONE_DRAFT:
+        raise UsageError("candidates are asked for and there is nothing to make them of: drafter is none")
     elif refined:
         raise UsageError(f"refiner {settings.refiner.name!r} has nothing to refine: drafter is none")
     if settings.compile:
@@ -145,7 +149,9 @@ def resolve_drafter(settings: DrafterSettings, target: TargetSettings) -> Drafte
     return replace(settings, name=recognise(folder).drafter, path=str(folder))
 
 
-def _arm(name: str, drafter_name: str, drafter: Drafter, refiners: dict[str, Refiner]) -> PlannedArm:
+def _arm(
+    name: str, drafter_name: str, drafter: Drafter, refiners: dict[str, Refiner], candidates: CandidateSettings
+) -> PlannedArm:
     """`refiners` by name, in the order in which they work; the arm's passes are those of all of them."""
     passes = [refiner.passes for refiner in refiners.values() if refiner.passes is not None]
     weighing = refiners if len(refiners) > 1 else {"refiner": next(iter(refiners.values()), None)}
@@ -156,9 +162,11 @@ def _arm(name: str, drafter_name: str, drafter: Drafter, refiners: dict[str, Ref
         block_size=drafter.block_size,
         denoising_steps=drafter.denoising_steps,
         passes=sum(passes) if passes else None,
+        candidates=None if candidates.count == 1 else candidates.count,
+        nodes=candidates.nodes,
         checkpoints=_hashes({"drafter": drafter, **weighing}),
     )
-    return PlannedArm(arm, drafter, tuple(refiners.values()))
+    return PlannedArm(arm, drafter, tuple(refiners.values()), candidates)
 
 
 def _told(planned: PlannedArm, target: Target) -> PlannedArm:

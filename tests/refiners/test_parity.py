@@ -2,44 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import pytest
 import tiny
-
-from xpress_bench.checkpoints.confidence import ConfidenceConfig
-from xpress_bench.checkpoints.markov import MarkovConfig
-from xpress_bench.drafters.block_diffusion import BlockDiffusion
-from xpress_bench.refiners import Refiner
-from xpress_bench.refiners.confidence import Confidence, ConfidenceHead
-from xpress_bench.refiners.markov import Markov, MarkovHead
-from xpress_bench.refiners.remask import Remask
+from methods import REFINERS
 
 SIZES = (2, 4, 8, 16)
-
-
-def markov(kind: Any) -> Markov:
-    return Markov(tiny.enlivened(MarkovHead(MarkovConfig(tiny.VOCAB, 8, tiny.HIDDEN, kind)), 3))
-
-
-def confidence() -> Confidence:
-    return Confidence(tiny.enlivened(ConfidenceHead(ConfidenceConfig(tiny.HIDDEN, tiny.VOCAB, 8)), 4), 0.5)
-
-
-Make = Callable[[BlockDiffusion], Sequence[Refiner]]
-REFINERS: dict[str, Make] = {
-    "vanilla": lambda drafter: [markov("vanilla")],
-    "gated": lambda drafter: [markov("gated")],
-    "rnn": lambda drafter: [markov("rnn")],
-    "xpress": lambda drafter: [tiny.xpress(drafter.vocabulary.target, drafter.block_size, 3)],
-    "remask": lambda drafter: [Remask(drafter, passes=2)],
-    "markov+confidence": lambda drafter: [markov("vanilla"), confidence()],
-    "remask+xpress": lambda drafter: [
-        Remask(drafter, fraction=None, threshold=0.3),
-        tiny.xpress(drafter.vocabulary.target, drafter.block_size, 3),
-    ],
-}
 
 
 @pytest.mark.parametrize("layout", ["fill_in", "shift"])

@@ -13,7 +13,7 @@ from xpress_bench.analyse.gate import Check
 from xpress_bench.records import Cell, Condition, Header, Run, Steps, first_difference
 
 Key = tuple[Condition, str, int, int, str, int, int]  # condition, prompt, turn, seed, arm, launch, repeat
-COUNTS = ("offered", "accepted", "committed", "drafts", "refined", "passes")  # fields of Steps, one entry per step
+COUNTS = ("offered", "accepted", "committed", "drafts", "refined", "passes", "nodes")  # fields of Steps, by step
 EVIDENCE = "counted work"
 
 

@@ -12,7 +12,10 @@ from xpress_bench.records import Arm, Condition, Header
 
 Values = dict[str, Any]
 # Settings that the arms of the header show as they turned out, and the folder, which changes nothing.
-SHOWN_BY_ARMS = ("block_size", "drafter.name", "drafter.denoising_steps", "refiner.name", "refiner.passes", "out")
+SHOWN_BY_ARMS = (
+    *("block_size", "drafter.name", "drafter.denoising_steps", "refiner.name", "refiner.passes"),
+    *("candidates.count", "candidates.nodes", "out"),
+)
 MUST_AGREE = ("max_new_tokens", "batch_size", "target.thinking", "target.chat_template")  # settings
 WEAKENING = ("torch", "transformers", "cuda", "cudnn", "driver")  # versions
 

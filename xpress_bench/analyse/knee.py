@@ -35,6 +35,8 @@ def knee(cells: Sequence[Cell], direct: Sequence[Cell]) -> Knee | Unknown:
     Cost model: verifying takes direct generation's time for one token and grows linearly to the measured time for the
     drafts offered; drafting, refining and the rest cost the same for every block size.
     """
+    if any(cell.steps.nodes for cell in cells):
+        return Unknown("the cost of a slot is that of a chain, and trees were verified")
     split, marginal = stages(cells), acceptance(cells).accept_marginal_step
     decode_s = sum((cell.latency_s or 0.0) - (cell.prefill_s or 0.0) for cell in direct)
     tokens = sum(max(len(cell.ids) - 1, 0) for cell in direct)  # the first comes with the prompt

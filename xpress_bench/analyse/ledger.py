@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import le
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,8 +157,10 @@ def _tallies(cells: Sequence[Cell]) -> Mapping[str, _Tally] | Unknown:
 def _recorded(cell: Cell) -> bool:
     steps = cell.steps
     after = steps.refined or steps.drafts
-    lengths = tuple(map(len, steps.drafts)), tuple(map(len, after))
-    return lengths == (steps.offered, steps.offered) and len(cell.ids) == 1 + sum(steps.committed)
+    before, lengths = list(map(len, steps.drafts)), list(map(len, after))
+    # The path that was followed in a tree may end before the longest that it has.
+    whole = all(map(le, lengths, steps.offered)) if steps.nodes else lengths == list(steps.offered)
+    return before == lengths and whole and len(cell.ids) == 1 + sum(steps.committed)
 
 
 def _walk(cell: Cell) -> Iterator[_Step]:

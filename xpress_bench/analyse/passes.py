@@ -61,6 +61,8 @@ def passes(arm: Arm, traces: Sequence[Trace], cells: Sequence[Cell]) -> tuple[Pa
     whole = known(traces)
     if isinstance(whole, Unknown):
         return whole
+    if arm.candidates or arm.nodes:
+        return Unknown("of several candidates only the first is traced")
     if not arm.refiner or not arm.passes:
         return Unknown("the arm has no refinement passes")
     prompts, costs_s = [list(walk(trace)) for trace in whole], _costs_s(cells, arm.passes)

@@ -21,6 +21,7 @@ def verdict(summary: Summary, of: ConditionSummary) -> str:
 def described(arm: Arm) -> str:
     """An arm by its name and parts: "refine (dflash B=8 + xpress K=4)"."""
     drafter = [arm.drafter, _set("B", arm.block_size), _set("N", arm.denoising_steps, hidden=1)]
+    drafter += [_set("M", arm.candidates), _set("nodes", arm.nodes)]
     refiner = [arm.refiner, _set("K", arm.passes)]
     parts = [" ".join(part for part in group if part) for group in (drafter, refiner) if group[0]]
     return f"{arm.name} ({' + '.join(parts)})" if parts else arm.name

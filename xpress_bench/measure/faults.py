@@ -20,6 +20,8 @@ from torch import Tensor
 from xpress_bench.drafters import Context, Draft
 from xpress_bench.errors import redact
 from xpress_bench.sampling import Sampling
+from xpress_bench.targets import verifying_trees
+from xpress_bench.trees import Tree
 
 STDERR = 2
 MOST_TOLD = 300  # characters of a message
@@ -132,6 +134,11 @@ class _Target(_Seen):
 
     def verify(self, ids: Tensor, taps: tuple[int, ...]) -> Tensor:
         logits: Tensor = self._part.verify(ids, taps)
+        self._guard.see("target", logits)
+        return logits
+
+    def verify_tree(self, ids: Tensor, tree: Tree, taps: tuple[int, ...]) -> Tensor:
+        logits = verifying_trees(self._part).verify_tree(ids, tree, taps)
         self._guard.see("target", logits)
         return logits
 

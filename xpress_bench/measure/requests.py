@@ -94,7 +94,9 @@ class Requests:
             if drafter is None:
                 output = direct(target, ids, limits, sampling, self.clock)
             else:
-                output = speculative(target, drafter, refiners, verifier, ids, limits, sampling, self.clock)
+                output = speculative(
+                    target, drafter, refiners, verifier, ids, limits, sampling, self.clock, planned.candidates
+                )
             self.clock.synchronize()
             latency_s = self.clock.now() - start
         guard.refuse()
@@ -132,6 +134,7 @@ class Requests:
             drafts=tuple(each.draft for each in rounds),
             refined=tuple(each.refined for each in rounds) if any(each.refined for each in rounds) else (),
             passes=tuple(each.passes for each in rounds) if any(each.passes for each in rounds) else (),
+            nodes=tuple(each.nodes for each in rounds) if any(each.nodes for each in rounds) else (),
             draft_s=tuple(round(seconds(one[0], one[1]), 7) for one in stamps),
             refine_s=tuple(round(seconds(one[1], one[2]), 7) for one in stamps),
             verify_s=tuple(round(seconds(one[2], one[3]), 7) for one in stamps),
