@@ -1,14 +1,16 @@
 """The compiled drafter and refiners propose what the plain ones do; here graphs are captured and make no kernels."""
 
+from functools import partial
+
 import pytest
 import tiny
 import torch
 
-from xpress_bench import compiling, graphs
 from xpress_bench.compiling import compiled_drafter, compiled_refiner, compiled_target, is_compiled, reserve
 from xpress_bench.drafters.compiled import CompiledBlockDiffusion
 from xpress_bench.drafters.toy import ScriptedDrafter
 from xpress_bench.errors import MisfitError
+from xpress_bench.graphs import graph
 from xpress_bench.settings import Settings
 from xpress_bench.targets.toy import ToyTarget
 
@@ -19,11 +21,8 @@ NEW = 24
 def captured(monkeypatch):
     """Each graph costs the compiler of kernels seconds; what is under test is that there are graphs, and what of."""
 
-    def graph(function, _):
-        return torch.compile(function, dynamic=False, fullgraph=True, backend="eager")
-
-    for module in (graphs, compiling, "xpress_bench.targets.compiled", "xpress_bench.drafters.compiled"):
-        monkeypatch.setattr(f"{module if isinstance(module, str) else module.__name__}.graph", graph)
+    for module in ("compiling", "targets.compiled", "drafters.compiled"):
+        monkeypatch.setattr(f"xpress_bench.{module}.graph", partial(graph, backend="eager"))
 
 
 def prepared(target, drafter, refiners=()):

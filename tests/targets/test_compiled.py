@@ -6,7 +6,7 @@ import torch
 
 from xpress_bench.drafters.toy import ScriptedDrafter
 from xpress_bench.errors import MisfitError
-from xpress_bench.graphs import ROUND
+from xpress_bench.graphs import ROUND, graph
 from xpress_bench.targets.compiled import CompiledTarget
 
 NEW = 24
@@ -18,7 +18,7 @@ def pair(request):
     """A target and the same one compiled, in float64; the backend `eager` captures graphs and makes no kernels."""
     plain = tiny.qwen3(layers=2)
     compiled = CompiledTarget(plain.model, "compiled")
-    compiled._step = torch.compile(compiled._forward_fixed, dynamic=False, fullgraph=True, backend=request.param)
+    compiled._step = graph(compiled._forward_fixed, tiny.CPU, request.param)
     compiled.reserve(64, 4)
     return plain, compiled
 
@@ -69,3 +69,17 @@ def test_a_sliding_window_is_refused_by_name():
     sliding = tiny.qwen3(use_sliding_window=True, sliding_window=8, max_window_layers=0)
     with pytest.raises(MisfitError, match=r"'windows': --compile is for full attention, .* StaticSlidingWindowLayer"):
         CompiledTarget(sliding.model, "windows").reserve(64, 4)
+
+
+def test_two_models_of_one_class_have_graphs_of_their_own():
+    """Deeper, shallower and merely other: each gives the logits of its own plain target."""
+    for seed, layers in ((0, 1), (1, 3), (2, 1)):
+        plain = tiny.qwen3(seed=seed, layers=layers)
+        compiled = CompiledTarget(plain.model, "compiled")
+        compiled._step = graph(compiled._forward_fixed, tiny.CPU, "eager")
+        compiled.reserve(64, 4)
+        with torch.inference_mode():
+            for target in (plain, compiled):
+                target.prefill(tiny.prompt(7), ())
+            block = tiny.prompt(4, seed=3)
+            torch.testing.assert_close(compiled.verify(block, ()), plain.verify(block, ()), rtol=1e-9, atol=1e-9)
