@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
-from xpress_bench.checkpoints import files, inspection
+from xpress_bench.checkpoints import files
 from xpress_bench.drafters.block_diffusion import EMBEDDED
 from xpress_bench.errors import UsageError
 from xpress_bench.inspecting import inspect
@@ -112,8 +112,7 @@ class Headers:
 def test_no_weights_are_read(capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the target there is a config and nothing else."""
     shutil.copy(TARGET / "config.json", tmp_path)
-    for module in (files, inspection):
-        monkeypatch.setattr(module, "safe_open", Headers)
+    monkeypatch.setattr(files, "safe_open", Headers)
     with pytest.raises(AttributeError, match="get_tensor"):
         files.read_tensors(EMBEDDED, lambda name: True)
     status, lines = said(capsys, str(FOLDER / "xpress"), "--target", str(tmp_path))

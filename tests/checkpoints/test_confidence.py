@@ -99,12 +99,12 @@ def test_a_key_that_means_nothing_is_refused_by_name(key: str, value: Any, tmp_p
 @pytest.mark.parametrize(
     ("params", "told"),
     [
-        ({"threshold": None}, "refiner.params.threshold is None: confidence needs a number from 0 to 1"),
+        ({"threshold": None}, "refiner.params.threshold is None: give a number from 0 to 1"),
         ({"threshold": 2}, "refiner.params.threshold is 2"),
         ({"temperatures": [1, 0]}, r"refiner.params.temperatures is \[1, 0\]: give a list of numbers above 0"),
         ({"temperatures": 1}, "refiner.params.temperatures is 1: give a list"),
         ({"temperatures": [1.0] * 7}, "refiner.params.temperatures has 7 numbers, and a draft up to 8 tokens"),
-        ({"depth": 1}, "confidence knows refiner.params threshold, temperatures, not depth"),
+        ({"depth": 1}, "confidence knows refiner.params.threshold, refiner.params.temperatures, not depth"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(params: dict[str, Any], told: str, tmp_path: Path) -> None:
@@ -121,3 +121,8 @@ def test_what_it_needs_is_told(tmp_path: Path) -> None:
         load(RefinerSettings("confidence", path=str(tmp_path), passes=3), TARGET, DRAFTER)
     with pytest.raises(MisfitError, match="--refiner none"):
         opened(tmp_path, PromptLookup(4))
+
+
+def test_a_threshold_has_to_be_given(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="confidence needs refiner.params.threshold: a number from 0 to 1"):
+        load(RefinerSettings("confidence", path=str(tmp_path)), tiny.qwen3(), tiny.dflash(tiny.qwen3()))

@@ -208,7 +208,7 @@ def test_parameters_of_the_published_size_add_up() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"params": {"depth": 1}}, "knows no refiner.params, got depth"),
+        ({"params": {"depth": 1}}, "knows no refiner.params, not depth"),
         ({"passes": 0}, "refiner.passes is 0"),
         ({"passes": 4}, "refiner.passes is 4: markov walks the block once"),
     ],

@@ -138,7 +138,7 @@ def test_rounds_and_what_is_masked_come_from_the_parameters() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"params": {"depth": 1}}, "remask knows refiner.params rounds, fraction, threshold, keep_prefix, not depth"),
+        ({"params": {"depth": 1}}, "refiner.params.threshold, refiner.params.keep_prefix, not depth"),
         ({"params": {"rounds": -1}}, "refiner.params.rounds is -1: give a whole number"),
         ({"params": {"keep_prefix": 0.5}}, "refiner.params.keep_prefix is 0.5: give a whole number"),
         ({"params": {"fraction": 1.5}}, "refiner.params.fraction is 1.5: give a number from 0 to 1"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -97,15 +98,22 @@ def has_tokenizer(folder: Path) -> bool:
     return any(True for pattern in ("tokenizer.*", "vocab.*") for _ in folder.glob(pattern))
 
 
+@contextmanager
+def opened(file: Path) -> Iterator[Any]:
+    """A safetensors file to look into. UsageError if it is none, or cannot be mapped."""
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            yield tensors
+    except (SafetensorError, OSError, RuntimeError) as error:  # RuntimeError: larger than what can be mapped
+        raise UsageError(f"{file}: not a safetensors file that can be read ({error})") from error
+
+
 def tensor_names(folder: Path) -> set[str]:
     """Names of all tensors, without loading any."""
     names: set[str] = set()
     for file in weight_files(folder):
-        try:
-            with safe_open(file, framework="pt") as opened:
-                names |= set(opened.keys())
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{file}: not a safetensors file ({error})") from error
+        with opened(file) as tensors:
+            names |= set(tensors.keys())
     return names
 
 
@@ -113,11 +121,8 @@ def read_tensors(folder: Path, wanted: Callable[[str], bool]) -> dict[str, Tenso
     """The tensors whose names are wanted, on the CPU and as stored; no other is read."""
     tensors: dict[str, Tensor] = {}
     for file in weight_files(folder):
-        try:
-            with safe_open(file, framework="pt") as opened:
-                tensors |= {name: opened.get_tensor(name) for name in opened.keys() if wanted(name)}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{file}: not a safetensors file ({error})") from error
+        with opened(file) as held:
+            tensors |= {name: held.get_tensor(name) for name in held.keys() if wanted(name)}  # noqa: SIM118
     return tensors
 
 

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig
 
 from xpress_bench.checkpoints import confidence, dflash, eagle3, formats, markov, xpress
 from xpress_bench.checkpoints.dflash import BlockConfig
-from xpress_bench.checkpoints.files import local, weight_files
+from xpress_bench.checkpoints.files import local, opened, weight_files
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.targets import TARGETS, Target
 from xpress_bench.targets.hf import EMBEDDED
@@ -129,12 +128,9 @@ def _weights(folder: Path) -> str:
     """Parameters, types and bytes on disk, from the headers."""
     count, types, files = 0, set(), weight_files(folder)
     for file in files:
-        try:
-            with safe_open(file, framework="pt") as opened:
-                parts = [opened.get_slice(name) for name in opened.keys()]  # noqa: SIM118
-                count += sum(math.prod(part.get_shape()) for part in parts)
-                types |= {part.get_dtype() for part in parts}
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{file}: not a safetensors file ({error})") from error
+        with opened(file) as tensors:
+            parts = [tensors.get_slice(name) for name in tensors.keys()]  # noqa: SIM118
+            count += sum(math.prod(part.get_shape()) for part in parts)
+            types |= {part.get_dtype() for part in parts}
     size = sum(file.stat().st_size for file in files)
     return f"{count:,} parameters, {' and '.join(sorted(types))}, {size / 2**20:.1f} MiB"

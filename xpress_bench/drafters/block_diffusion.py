@@ -23,9 +23,9 @@ from xpress_bench.drafters import Context, Draft, vocabulary
 from xpress_bench.drafters.attention import Attention, mask_of
 from xpress_bench.drafters.denoising import OPTIONS, Denoising
 from xpress_bench.drafters.dflash2 import Bare, CandidateSelector, DynamicConvolution
-from xpress_bench.drafters.options import checked
 from xpress_bench.drafters.vocabulary import Vocabulary
 from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.options import checked
 from xpress_bench.sampling import Sampling
 from xpress_bench.settings import DrafterSettings
 from xpress_bench.targets import Target

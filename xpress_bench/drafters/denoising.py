@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from xpress_bench.drafters import Draft
-from xpress_bench.drafters.options import above_zero
 from xpress_bench.errors import UsageError
+from xpress_bench.options import above_zero
 from xpress_bench.sampling import Sampling, log_law, pick
 
 # Tokens [b, N], masks or not -> final states [b, S, H] that end with the slots' own, and the slots' logits [b, N, V].

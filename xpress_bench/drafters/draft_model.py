@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from xpress_bench.drafters import Context, Draft, Drafter
-from xpress_bench.drafters.options import checked, switch
 from xpress_bench.drafters.translated import Translated
 from xpress_bench.drafters.whole_model import checkpoint, over_target
 from xpress_bench.errors import UsageError
+from xpress_bench.options import checked, switch
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import DrafterSettings, TargetSettings
 from xpress_bench.targets import Target, hf

@@ -17,9 +17,9 @@ from transformers import AutoConfig, AutoModelForMaskedLM
 
 from xpress_bench.drafters import Context, Draft
 from xpress_bench.drafters.denoising import OPTIONS, Denoising
-from xpress_bench.drafters.options import checked, whole
 from xpress_bench.drafters.whole_model import checkpoint, over_target
 from xpress_bench.errors import MisfitError, UsageError
+from xpress_bench.options import checked, whole
 from xpress_bench.sampling import Sampling
 from xpress_bench.settings import DrafterSettings
 from xpress_bench.targets import Target

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from xpress_bench.drafters import Context, Draft
-from xpress_bench.drafters.options import above_zero, checked, whole
 from xpress_bench.errors import UsageError
+from xpress_bench.options import above_zero, checked, whole
 from xpress_bench.sampling import Sampling
 from xpress_bench.settings import DrafterSettings
 from xpress_bench.targets import Target

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from xpress_bench.errors import UsageError
 from xpress_bench.registry import Registry
 from xpress_bench.settings import RefinerSettings
 
@@ -37,11 +36,3 @@ REFINERS.add("xpress", "xpress_bench.refiners.xpress:load", "K parallel Jacobi p
 REFINERS.add("markov", "xpress_bench.refiners.markov:load", "one left-to-right walk of a first-order head (DSpark)")
 REFINERS.add("confidence", "xpress_bench.refiners.confidence:load", "ends a draft where a trained head doubts it")
 REFINERS.add("remask", "xpress_bench.refiners.remask:load", "drafts the least sure slots again (heuristic)")
-
-
-def refuse_other_params(settings: RefinerSettings, known: tuple[str, ...] = ()) -> None:
-    """Raises UsageError if `refiner.params` holds a key that is not `known`."""
-    other = sorted(set(settings.params) - set(known))
-    if other:
-        knows = f"knows refiner.params {', '.join(known)}, not" if known else "knows no refiner.params, got"
-        raise UsageError(f"{settings.name} {knows} {', '.join(other)}")

@@ -7,7 +7,7 @@ and what is left of the draft keeps its law.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from xpress_bench.checkpoints.files import locate
 from xpress_bench.checkpoints.heads import check_layout
 from xpress_bench.drafters import Context, Draft, Drafter, most_drafts
 from xpress_bench.errors import MisfitError, UsageError
-from xpress_bench.refiners import refuse_other_params
+from xpress_bench.options import checked, numbers_above_zero, share
 from xpress_bench.sampling import Sampling
 from xpress_bench.settings import RefinerSettings
 from xpress_bench.targets import Target
@@ -86,31 +86,23 @@ def load(settings: RefinerSettings, target: Target, drafter: Drafter) -> Confide
         raise UsageError("confidence needs a checkpoint with such a head: --drafter FOLDER or HUB_ID, or refiner.path")
     if settings.passes is not None:
         raise UsageError(f"refiner.passes is {settings.passes}: confidence makes none; leave refiner.passes out")
-    refuse_other_params(settings, OPTIONS)
-    threshold, temperatures = _threshold(settings), _temperatures(settings, drafter)
+    given = checked(settings, {"threshold": share(), "temperatures": numbers_above_zero()})
+    if "threshold" not in given:
+        raise UsageError("confidence needs refiner.params.threshold: a number from 0 to 1, 0 for no limit")
+    temperatures = _for_each_slot(given.get("temperatures", ()), drafter)
     folder = locate(settings.path, settings.revision)
     config = checkpoint.read_config(folder)
     checkpoint.check_fit(config, target, folder)
     check_layout(folder, drafter)
     head = ConfidenceHead(config).to(device=target.device, dtype=target.dtype).eval()
     checkpoint.load_head(head.proj, head.markov_w1, folder)
-    return Confidence(head, threshold, temperatures, folder)
+    return Confidence(head, given["threshold"], temperatures, folder)
 
 
-def _threshold(settings: RefinerSettings) -> float:
-    value = settings.params.get("threshold")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise UsageError(f"refiner.params.threshold is {value!r}: confidence needs a number from 0 to 1")
-    return value
-
-
-def _temperatures(settings: RefinerSettings, drafter: Drafter) -> tuple[float, ...]:
-    found = settings.params.get("temperatures", ())
-    if not isinstance(found, list | tuple) or not all(
-        type(one) in (int, float) and 0 < one < math.inf for one in found
-    ):
-        raise UsageError(f"refiner.params.temperatures is {found!r}: give a list of numbers above 0, one for each slot")
+def _for_each_slot(temperatures: Sequence[float], drafter: Drafter) -> tuple[float, ...]:
     slots = most_drafts(drafter)
-    if found and len(found) < slots:
-        raise UsageError(f"refiner.params.temperatures has {len(found)} numbers, and a draft up to {slots} tokens")
-    return tuple(found)
+    if temperatures and len(temperatures) < slots:
+        raise UsageError(
+            f"refiner.params.temperatures has {len(temperatures)} numbers, and a draft up to {slots} tokens"
+        )
+    return tuple(temperatures)

@@ -19,7 +19,7 @@ from xpress_bench.checkpoints.heads import check_layout
 from xpress_bench.checkpoints.markov import MarkovConfig
 from xpress_bench.drafters import Context, Draft, Drafter
 from xpress_bench.errors import MisfitError, UsageError
-from xpress_bench.refiners import refuse_other_params
+from xpress_bench.options import checked
 from xpress_bench.refiners.heads import corrected, output_ids
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import RefinerSettings
@@ -109,7 +109,7 @@ def load(settings: RefinerSettings, target: Target, drafter: Drafter) -> Markov:
         raise MisfitError("markov refines drafts made from target features, such as dflash's; use --refiner none")
     if settings.passes is not None:
         raise UsageError(f"refiner.passes is {settings.passes}: markov walks the block once; leave refiner.passes out")
-    refuse_other_params(settings)
+    checked(settings, {})
     folder = locate(_where(settings, target), settings.revision)
     config = checkpoint.read_config(folder)
     checkpoint.check_fit(config, target, folder)

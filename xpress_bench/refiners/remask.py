@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from xpress_bench.drafters import Context, Draft, Drafter
 from xpress_bench.errors import MisfitError, UsageError
-from xpress_bench.refiners import refuse_other_params
+from xpress_bench.options import checked, share, whole
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import RefinerSettings
 from xpress_bench.targets import Target
@@ -81,23 +81,10 @@ def load(settings: RefinerSettings, target: Target, drafter: Drafter) -> Remask:
         raise MisfitError("remask needs a drafter that fills a masked block, such as dflash; use --refiner none")
     if settings.passes is not None:
         raise UsageError(f"refiner.passes is {settings.passes}: remask makes refiner.params.rounds rounds")
-    refuse_other_params(settings, ("rounds", "fraction", "threshold", "keep_prefix"))
-    if {"fraction", "threshold"} <= set(settings.params):
+    known = {"rounds": whole(0), "fraction": share(), "threshold": share(), "keep_prefix": whole(0)}
+    given = checked(settings, known)
+    if {"fraction", "threshold"} <= set(given):
         raise UsageError("refiner.params.fraction and refiner.params.threshold: remask takes one of them")
-    threshold = _share(settings, "threshold", None)
-    fraction = None if threshold is not None else _share(settings, "fraction", 0.5)
-    return Remask(drafter, _count(settings, "rounds", 1), fraction, threshold, _count(settings, "keep_prefix", 0))
-
-
-def _share(settings: RefinerSettings, key: str, default: float | None) -> float | None:
-    value = settings.params.get(key, default)
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1):
-        raise UsageError(f"refiner.params.{key} is {value!r}: give a number from 0 to 1")
-    return value
-
-
-def _count(settings: RefinerSettings, key: str, default: int) -> int:
-    value = settings.params.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UsageError(f"refiner.params.{key} is {value!r}: give a whole number of at least 0")
-    return value
+    threshold = given.get("threshold")
+    fraction = None if threshold is not None else given.get("fraction", 0.5)
+    return Remask(drafter, given.get("rounds", 1), fraction, threshold, given.get("keep_prefix", 0))

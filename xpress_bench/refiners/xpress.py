@@ -20,7 +20,7 @@ from xpress_bench.checkpoints.heads import check_layout
 from xpress_bench.checkpoints.xpress import HeadConfig
 from xpress_bench.drafters import Context, Draft, Drafter
 from xpress_bench.errors import MisfitError, UsageError
-from xpress_bench.refiners import refuse_other_params
+from xpress_bench.options import checked
 from xpress_bench.refiners.heads import corrected, output_ids
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import RefinerSettings
@@ -128,7 +128,7 @@ def load(settings: RefinerSettings, target: Target, drafter: Drafter) -> XPress:
     folder = locate(_where(settings, target), settings.revision)
     config = checkpoint.read_config(folder)
     checkpoint.check_fit(config, target, drafter.block_size, folder)
-    refuse_other_params(settings)
+    checked(settings, {})
     check_layout(folder, drafter)
     head = XPressHead(config).to(device=target.device, dtype=target.dtype).eval()
     checkpoint.load_head(head, folder)
