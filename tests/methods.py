@@ -33,8 +33,8 @@ WINDOW = 8
 
 def gemma3() -> HfTarget:
     """Sliding windows of 8; own output table and smaller embeddings, or a random Gemma only repeats its last token."""
-    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
-    sizes = tiny.SHAPE | {"vocab_size": tiny.VOCAB, "num_hidden_layers": 3, "query_pre_attn_scalar": 8}
+    kinds = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
+    sizes = tiny.SHAPE | {"vocab_size": tiny.VOCAB, "num_hidden_layers": 4, "query_pre_attn_scalar": 8}
     config = Gemma3TextConfig(**sizes, sliding_window=WINDOW, layer_types=kinds, tie_word_embeddings=False)
     target = tiny.as_target(Gemma3ForCausalLM(config), 0)
     with torch.no_grad():

@@ -124,5 +124,5 @@ def test_what_it_needs_is_told(tmp_path: Path) -> None:
 
 
 def test_a_threshold_has_to_be_given(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="confidence needs refiner.params.threshold: a number from 0 to 1"):
+    with pytest.raises(UsageError, match=r"confidence needs refiner\.params\.threshold: a number from 0 to 1"):
         load(RefinerSettings("confidence", path=str(tmp_path)), tiny.qwen3(), tiny.dflash(tiny.qwen3()))

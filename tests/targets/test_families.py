@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import tiny
 import torch
+from methods import WINDOW, gemma3
 from transformers import (
     AutoModelForCausalLM,
     BambaConfig,
     FalconH1Config,
-    Gemma3TextConfig,
     GPT2Config,
     Lfm2Config,
     MambaConfig,
@@ -30,7 +30,6 @@ from xpress_bench.drafters.prompt_lookup import PromptLookup
 from xpress_bench.errors import MisfitError
 from xpress_bench.targets.hf import HfTarget, refuse_unless_rollback
 
-WINDOW = 8
 SHAPE = tiny.SHAPE | {"vocab_size": tiny.VOCAB, "num_hidden_layers": 4}
 
 
@@ -38,16 +37,6 @@ def built(config: PretrainedConfig, dtype: torch.dtype = torch.float64) -> HfTar
     target = tiny.as_target(AutoModelForCausalLM.from_config(config), 0)
     target.model.to(dtype)
     return HfTarget(target.model, type(config).__name__)
-
-
-def gemma3() -> HfTarget:
-    """Own output table and smaller embeddings: otherwise a random Gemma only repeats its last token."""
-    kinds = ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]
-    window = {"sliding_window": WINDOW, "layer_types": kinds, "query_pre_attn_scalar": 8}
-    target = built(Gemma3TextConfig(**SHAPE, **window, tie_word_embeddings=False))
-    with torch.no_grad():
-        target.model.get_input_embeddings().weight *= 0.2
-    return target
 
 
 def qwen3() -> HfTarget:
