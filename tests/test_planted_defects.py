@@ -197,11 +197,11 @@ def refine_decodes(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
     def changed(limits: Callable[[Limits], Limits], temperature: float | None = None) -> None:
         def speculative(target: Any, drafter: Any, refiners: Sequence[Any], *rest: Any) -> Any:
-            verifier, prompt, asked, sampling, clock = rest
+            verifier, prompt, asked, sampling, *others = rest
             if refiners:
                 asked = limits(asked)
                 sampling.temperature = sampling.temperature and (temperature or sampling.temperature)
-            return plain(target, drafter, refiners, verifier, prompt, asked, sampling, clock)
+            return plain(target, drafter, refiners, verifier, prompt, asked, sampling, *others)
 
         monkeypatch.setattr(requests, "speculative", speculative)
 
