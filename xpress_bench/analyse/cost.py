@@ -110,7 +110,8 @@ def _timed(cells: Sequence[Cell]) -> Cells:
     """Requests whose latency, prefill and stages were timed."""
     cells = Cells.of(cells)
     stages_s = np.where(cells.tallied("steps") > 0, cells.tallied("verify_s"), 0.0)
-    return cells.where(~np.isnan(cells.latency_s + cells.column("prefill_s") + stages_s))
+    timed = ~np.isnan(cells.latency_s + cells.column("prefill_s") + stages_s)
+    return cells if timed.all() else cells.where(timed)  # what a selection has worked out, it would work out again
 
 
 def _sums(cells: Cells, prompts: Sequence[str]) -> _Sums:
