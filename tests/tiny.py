@@ -15,7 +15,7 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, Qwen3C
 
 from xpress_bench.checkpoints.dflash import BlockConfig, DFlash2Config
 from xpress_bench.checkpoints.xpress import HeadConfig
-from xpress_bench.decode import ONE_DRAFT, Limits, Output, direct, speculative
+from xpress_bench.decode import Limits, Output, direct, speculative
 from xpress_bench.drafters import Drafter
 from xpress_bench.drafters.block_diffusion import BlockDiffusion, BlockDiffusionModel
 from xpress_bench.errors import UsageError
@@ -23,7 +23,7 @@ from xpress_bench.records import Condition
 from xpress_bench.refiners import Refiner
 from xpress_bench.refiners.xpress import XPress, XPressHead
 from xpress_bench.sampling import Sampling
-from xpress_bench.settings import CandidateSettings
+from xpress_bench.settings import ONE_DRAFT, CandidateSettings
 from xpress_bench.targets import Target
 from xpress_bench.targets.hf import HfTarget
 from xpress_bench.verifiers import VERIFIERS

@@ -26,11 +26,9 @@ from xpress_bench.drafters import Context, Draft, Drafter
 from xpress_bench.records import StopReason
 from xpress_bench.refiners import Refiner
 from xpress_bench.sampling import Sampling, pick
-from xpress_bench.settings import CandidateSettings
+from xpress_bench.settings import ONE_DRAFT, CandidateSettings
 from xpress_bench.targets import Target, verifying_trees
 from xpress_bench.verifiers import Verdict, Verifier
-
-ONE_DRAFT = CandidateSettings()
 
 
 class Clock(Protocol):

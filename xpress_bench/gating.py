@@ -35,7 +35,7 @@ baselines:
 exit code: 0 pass, 1 regression, 2 wrong command or baseline, 3 inconclusive
 """
 # What wall time is measured on if the command line does not say: every suite, short enough to be launched often.
-TIMED = ("--suite", "all", "limit=8", "seeds=[0]", "repeats=5", "max_new_tokens=32", "trace=0")
+TIMED = ("--suite", "all", "limit=8", "seeds=[0]", "repeats=5", "max_new_tokens=32", "trace=0", "controls=0")
 COUNTED = "counted"
 
 

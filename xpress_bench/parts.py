@@ -16,12 +16,18 @@ from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.records import Arm
 from xpress_bench.refiners import REFINERS, Refiner
 from xpress_bench.refiners.choosing import choose
-from xpress_bench.settings import CandidateSettings, DrafterSettings, RefinerSettings, Settings, TargetSettings
+from xpress_bench.settings import (
+    ONE_DRAFT,
+    CandidateSettings,
+    DrafterSettings,
+    RefinerSettings,
+    Settings,
+    TargetSettings,
+)
 from xpress_bench.targets import TARGETS, Target
 from xpress_bench.weights import RandomIds, are_random, random_weights
 
 NONE = "none"
-ONE_DRAFT = CandidateSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,3 +213,6 @@ def _distinct(name: str, values: tuple[Any, ...]) -> None:
         raise UsageError(f"{name} is empty: give at least one, e.g. {name}=[0,1,2]")
     if len(set(values)) != len(values):
         raise UsageError(f"{name} {list(values)} holds a value twice; repeats are asked for with repeats=N")
+
+
+ONE_DRAFT = CandidateSettings()  # a chain; made here, where its checks are known

@@ -23,6 +23,7 @@ from xpress_bench.measure.requests import Requests
 from xpress_bench.parts import Parts
 from xpress_bench.records import Cell, Run
 from xpress_bench.settings import Settings, TargetSettings
+from xpress_bench.weights import RandomIds
 
 PROMPTS = ("ab", "abcdef", "abcd")
 Progress = Callable[[int, int, str], None]
@@ -147,6 +148,7 @@ def test_c02_the_header_tells_models_tokenizers_and_suites_apart(
     other_template = rig.Letters()
     other_template.chat_template = "{{ messages }}"  # type: ignore[assignment]
     assert provenance.tokenizer_hash(rig.Letters()) != provenance.tokenizer_hash(other_template)
+    assert provenance.tokenizer_hash(RandomIds(50)) is None  # unknown, not the hash of nothing
 
 
 def test_an_interrupted_run_keeps_what_it_measured(tmp_path: Path, load: Callable[[Parts], Parts]) -> None:

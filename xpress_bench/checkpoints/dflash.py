@@ -98,6 +98,11 @@ class BlockConfig:
     dflash2: DFlash2Config | None = None
 
     @property
+    def drafts(self) -> int:
+        """Draft tokens of a whole block, as `drafters.most_drafts` has them of a drafter."""
+        return self.block_size - (self.layout == "fill_in")
+
+    @property
     def sliding(self) -> bool:
         """Whether any layer has a window."""
         return "sliding_attention" in self.qwen3.layer_types

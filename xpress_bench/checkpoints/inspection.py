@@ -110,7 +110,7 @@ def _eagle3(config: BlockConfig) -> Iterator[Line]:
 
 
 def _block_drafter(config: BlockConfig) -> Iterator[Line]:
-    shape, drafts = config.qwen3, config.block_size - (config.layout == "fill_in")
+    shape, drafts = config.qwen3, config.drafts
     place = "position s + k, the anchor is slot 0" if config.layout == "fill_in" else "position s + k + 1"
     yield "layout", f"{config.layout}: slot k predicts {place}; {drafts} drafts in a block of {config.block_size}"
     yield "network", f"{shape.num_hidden_layers} layers, hidden size {shape.hidden_size}"

@@ -92,7 +92,6 @@ def to_config(config: BlockConfig, verifier: str, architectures: list[str]) -> d
         raise MisfitError("the speculators format knows no final_logit_softcapping")
     if config.format != "speculators" and (config.sliding or config.is_causal):
         raise MisfitError("the speculators format counts a sliding window from the anchor, z-lab from each row")
-    drafts = config.block_size - (config.layout == "fill_in")
     kind = "dflash2" if config.dflash2 else "dflash"
     return {
         TYPE: kind,
@@ -106,7 +105,7 @@ def to_config(config: BlockConfig, verifier: str, architectures: list[str]) -> d
         "sliding_window_non_causal": not config.is_causal,
         "speculators_config": {
             "algorithm": kind,
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": drafts}],
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": config.drafts}],
             "default_proposal_method": "greedy",
             "verifier": {"name_or_path": verifier, "architectures": architectures},
         },

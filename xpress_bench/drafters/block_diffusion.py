@@ -19,7 +19,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RMSNorm, Qwe
 from xpress_bench.checkpoints import dflash as checkpoint
 from xpress_bench.checkpoints.dflash import BlockConfig, Sight
 from xpress_bench.checkpoints.files import locate
-from xpress_bench.drafters import Context, Draft, vocabulary
+from xpress_bench.drafters import Context, Draft, most_drafts, vocabulary
 from xpress_bench.drafters.attention import Attention, mask_of
 from xpress_bench.drafters.denoising import OPTIONS, Denoising
 from xpress_bench.drafters.dflash2 import Bare, CandidateSelector, DynamicConvolution
@@ -176,7 +176,7 @@ class BlockDiffusion:
         self.observe(features)
 
     def propose(self, context: Context, sampling: Sampling) -> Draft:
-        count = min(self.block_size - (self.layout == "fill_in"), context.room - 1)
+        count = min(most_drafts(self), context.room - 1)
         if count < 1:
             return Draft(context.anchor.new_empty(context.anchor.shape[0], 0))
         masks = context.anchor.new_full((context.anchor.shape[0], count), self.mask_token_id)

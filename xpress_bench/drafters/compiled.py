@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from xpress_bench.checkpoints.dflash import Sight
+from xpress_bench.drafters import most_drafts
 from xpress_bench.drafters.block_diffusion import BlockDiffusion, ContextCache
 from xpress_bench.errors import MisfitError
 from xpress_bench.graphs import graph, room_for
@@ -78,7 +79,7 @@ class CompiledBlockDiffusion(BlockDiffusion):
         self._cache.length -= lacking
 
     def predict(self, anchor: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        whole = self.block_size - (self.layout == "fill_in")
+        whole = most_drafts(self)
         found: tuple[Tensor, Tensor] = (self._predict if tokens.shape[1] == whole else super().predict)(anchor, tokens)
         return found
 

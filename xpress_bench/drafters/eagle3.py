@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import DynamicCache
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 from xpress_bench.checkpoints import eagle3 as checkpoint
@@ -27,6 +26,7 @@ from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.sampling import Sampling, pick
 from xpress_bench.settings import DrafterSettings
 from xpress_bench.targets import Target
+from xpress_bench.targets.cache import growing_cache
 
 
 class Eagle3Model(nn.Module):
@@ -95,7 +95,7 @@ class Eagle3:
         self.taps = model.config.base.target_layer_ids
 
     def start(self, target: Target, prompt: Tensor, features: Tensor | None) -> None:
-        self._cache = DynamicCache(config=self.model.config.base.qwen3)
+        self._cache = growing_cache(self.model.config.base.qwen3)
         self._guessed = 0  # the last rows of the cache: those that read states of the network's own
         self.observe(features)
 

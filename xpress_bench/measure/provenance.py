@@ -90,6 +90,9 @@ def weights_hash(model: Any) -> str | None:
     return digest.hexdigest()
 
 
-def tokenizer_hash(tokenizer: Any) -> str:
+def tokenizer_hash(tokenizer: Any) -> str | None:
+    """Hash of ids and chat template; None for what stands in for a tokenizer and has no ids."""
     vocabulary = sorted(tokenizer.get_vocab().items())
+    if not vocabulary:
+        return None
     return sha256(repr((vocabulary, tokenizer.chat_template)).encode()).hexdigest()
