@@ -9,12 +9,13 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-LEAST = 256  # rows of a buffer
+SPARE = 256  # rows of room at least, behind those there are; a quarter of them if that is more
 
 
 class BufferedLayer(DynamicLayer):
-    """Keys and values of full attention as views of buffers [b, heads, room, d], whose room at least doubles when used
-    up. `DynamicLayer` makes new tensors of all rows at every step, which a long prompt makes dear.
+    """Keys and values of full attention as views of buffers [b, heads, room, d], which grow by a quarter when used up.
+
+    `DynamicLayer` makes new tensors of all rows at every step, which a long prompt makes dear.
 
     Rows that were cropped stay in the buffers until they are written over; nobody else may hold a view of them by then.
     """
@@ -48,4 +49,6 @@ def growing_cache(config: Any) -> DynamicCache:
 
 def _buffer(like: Tensor, rows: int) -> Tensor:
     batch, heads, held, width = like.shape
-    return torch.empty(batch, heads, max(LEAST, 2 * max(rows, held)), width, dtype=like.dtype, device=like.device)
+    rows = max(rows, held)
+    room = rows + max(SPARE, rows // 4)
+    return torch.empty(batch, heads, room, width, dtype=like.dtype, device=like.device)
