@@ -3,7 +3,7 @@ import tiny
 import torch
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from xpress_bench.targets.cache import SPARE, BufferedLayer, growing_cache
+from xpress_bench.targets.cache import LEAST, BufferedLayer, growing_cache
 
 
 def rows(count, seed, batch=1):
@@ -28,7 +28,7 @@ def test_a_step_writes_its_rows_and_moves_no_others():
     layer.update(*rows(100, 0))
     places = {layer.update(*rows(8, seed))[0].data_ptr() for seed in range(10) if layer.crop(-4) is None}
     assert len(places) == 1
-    layer.update(*rows(3 * SPARE, 1))
+    layer.update(*rows(3 * LEAST, 1))
     assert layer.keys.data_ptr() not in places
 
 

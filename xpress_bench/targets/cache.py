@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer
 
-SPARE = 256  # rows of room at least, behind those there are; a quarter of them if that is more
+LEAST = 256  # rows of a buffer
 
 
 class BufferedLayer(DynamicLayer):
@@ -49,6 +49,5 @@ def growing_cache(config: Any) -> DynamicCache:
 
 def _buffer(like: Tensor, rows: int) -> Tensor:
     batch, heads, held, width = like.shape
-    rows = max(rows, held)
-    room = rows + max(SPARE, rows // 4)
+    room = max(LEAST, 5 * max(rows, held) // 4)
     return torch.empty(batch, heads, room, width, dtype=like.dtype, device=like.device)
