@@ -8,13 +8,17 @@ target's cache. A round offers N draft tokens, the target runs [anchor, d_1..d_N
 prefix of `a` drafts and adds the target's own token; the cache keeps 1 + a rows. There is one device-to-host read per
 round, and everything that must be known on the host rides on it.
 
+Both are made of a generator that hands out the growing output after the prompt and after every step: `streaming.py`
+shows it to people as it comes.
+
 That is a chain. With candidates (`candidates.py`) a step has several drafts: each is refined, and what is verified may
 be a tree of them, of which one path is accepted. With one draft, `widened` and `merged` give back what they are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -66,34 +70,39 @@ class Round:
 
 @dataclass(slots=True)
 class Output:
-    """What one request produced. Stamps are the clock's own; `measure` turns them into seconds."""
+    """What one request produced, so far if `stop_reason` is None. Stamps are the clock's own: see `measure.clock`."""
 
     ids: list[int]
-    stop_reason: StopReason
+    stop_reason: StopReason | None
     started: object
     prefilled: object
     rounds: list[Round] = field(default_factory=list)
 
 
-@torch.inference_mode()
 def direct(target: Target, prompt: Tensor, limits: Limits, sampling: Sampling, clock: Clock) -> Output:
     """Arm A. prompt [1, n]; one target forward per output id after the first."""
+    return _last(direct_steps(target, prompt, limits, sampling, clock))
+
+
+@torch.inference_mode()
+def direct_steps(target: Target, prompt: Tensor, limits: Limits, sampling: Sampling, clock: Clock) -> Iterator[Output]:
+    """As `direct`, handing out the output, one object that grows, whenever an id has been added."""
     started = clock.stamp()
     logits, _ = target.prefill(prompt, ())
     position = prompt.shape[1]
     token = pick(logits, sampling.temperature, sampling.target.at(position, 1, logits))
-    ids = [int(token)]
-    prefilled = clock.stamp()
-    while (reason := stop_reason(ids, limits)) is None:
+    output = Output([int(token)], None, started, clock.stamp())
+    while (reason := stop_reason(output.ids, limits)) is None:
+        yield output
         logits = target.verify(token, ())
         target.commit(1)
         position += 1
         token = pick(logits, sampling.temperature, sampling.target.at(position, 1, logits))
-        ids.append(int(token))
-    return Output(ids, reason, started, prefilled)
+        output.ids.append(int(token))
+    output.stop_reason = reason
+    yield output
 
 
-@torch.inference_mode()
 def speculative(
     target: Target,
     drafter: Drafter,
@@ -106,12 +115,30 @@ def speculative(
     candidates: CandidateSettings = ONE_DRAFT,
 ) -> Output:
     """Arms B, C and on. prompt [1, n]. The first output id comes from the prompt pass and belongs to no round."""
+    of = target, drafter, refiners, verifier, prompt, limits, sampling, clock, candidates
+    return _last(speculative_steps(*of))
+
+
+@torch.inference_mode()
+def speculative_steps(
+    target: Target,
+    drafter: Drafter,
+    refiners: Sequence[Refiner],
+    verifier: Verifier,
+    prompt: Tensor,
+    limits: Limits,
+    sampling: Sampling,
+    clock: Clock,
+    candidates: CandidateSettings = ONE_DRAFT,
+) -> Iterator[Output]:
+    """As `speculative`, handing out the output, one object that grows, after the prompt and after every round."""
     started = clock.stamp()
     logits, unseen = target.prefill(prompt, drafter.taps)  # features that the drafter has not seen yet
     token = pick(logits, sampling.temperature, sampling.target.at(prompt.shape[1], 1, logits))
     tokens = [*prompt[0].tolist(), int(token)]
-    output = Output(tokens[-1:], "length", started, clock.stamp())
+    output = Output(tokens[-1:], None, started, clock.stamp())
     while (reason := stop_reason(output.ids, limits)) is None:
+        yield output
         stamps = [clock.stamp()]
         # Taking in the context is part of drafting: direct generation is spared that work.
         if output.rounds:
@@ -139,7 +166,11 @@ def speculative(
         nodes = 0 if offered.tree is None else offered.tokens.shape[1]
         output.rounds.append(Round(*counts, before, after_refining, refined.passes, nodes, tuple(stamps)))
     output.stop_reason = reason
-    return output
+    yield output
+
+
+def _last(outputs: Iterator[Output]) -> Output:
+    return deque(outputs, maxlen=1).pop()
 
 
 def refine(draft: Draft, refiners: Sequence[Refiner], context: Context, sampling: Sampling) -> Draft:
