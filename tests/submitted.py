@@ -23,6 +23,10 @@ STOP = 2
 GIT = {"commit": "a" * 40, "dirty": False, "reason": None}
 SPEED = {"direct": 1.0, "draft": 1.25, "refine": 2.0}
 NAMES = tuple(SPEED)
+# Readings around a launch that had two CPUs for itself: 10 busy seconds of its own and 10 idle ones.
+BEFORE = dict.fromkeys(("cpu_busy_s", "cpu_idle_s", "cpu_stolen_s", "own_cpu_s"), 0.0)
+AFTER = BEFORE | {"cpu_busy_s": 10.0, "cpu_idle_s": 10.0, "own_cpu_s": 10.0}
+BOARD = {"gpu_throttle_reasons": [], "gpu_foreign_processes": 0}
 
 
 def header(**changes: object) -> Header:
@@ -56,15 +60,16 @@ def records(head: Header | None = None, speed: dict[str, float] = SPEED, seed: i
     head, noise = head or header(), np.random.default_rng(seed)
     found: list[Record] = [head]
     names = [arm.name for arm in head.arms]
+    board = BOARD if head.target["device"].startswith("cuda") else {}
     for launch in range(head.settings["launches"]):
-        machine = {**head.machine, "git": head.git}
+        machine = {**head.machine, "git": head.git, "before": BEFORE | board}
         found.append(Launch(launch, "started", head.created_utc, 0, machine))
         prompts = [(prompt, 1) for prompt in head.prompts]
         for slot in schedule(names, head.conditions, prompts, head.settings["seeds"], head.settings["repeats"], launch):
             one = answer(slot.arm, slot.prompt, launch=launch, repeat=slot.repeat, order=slot.order, seed=slot.seed)
             latency_s = math.exp(noise.normal(0, 0.01)) / speed[slot.arm]
             found.append(replace(one, condition=slot.condition, latency_s=latency_s, ttft_s=latency_s / 10))
-        found.append(Launch(launch, "ended", head.created_utc, 0))
+        found.append(Launch(launch, "ended", head.created_utc, 0, {"after": AFTER | board}))
     found += [Memory(name, "process_peak_rss", 432 * 2**20, device_uuid="GPU-1") for name in names]
     return [*found, Footer(sum(isinstance(one, Cell) for one in found), 0, True, 1.0)]
 

@@ -106,7 +106,7 @@ def test_a_wrong_key_is_named_with_what_is_nearest(override: str, told: str) -> 
         "block_size=8.5",
         "limit=0",
         "threads=true",
-        "batch_size=2",
+        "batch_size=65",
         "dtype=float8",
         "refiner.passes=-1",
         "refiner.passes=x",

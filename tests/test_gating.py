@@ -189,6 +189,18 @@ def test_a_session_of_a_busy_machine_is_not_judged(
     assert list(folder.glob("*/short.jsonl")) == []
 
 
+def test_a_session_of_a_machine_that_tells_nothing_is_not_judged(
+    gate: Callable[..., int], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "xpress_bench.journals.read_run",
+        lambda path: replace(run := read_run(path), launches=tuple(replace(one, machine={}) for one in run.launches)),
+    )
+    assert gate("--stored", "--record", *TOY, "launches=2", "memory=false", "--out", str(folder / "runs")) == 3
+    assert "nobody can say if it was quiet: the CPU time of others (not recorded)" in capsys.readouterr().out
+    assert list(folder.glob("*/short.jsonl")) == []
+
+
 @pytest.mark.slow
 def test_the_self_test_passes_only_if_every_plant_is_seen(
     gate: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -1,5 +1,7 @@
 """The report command: its formats and the folder it writes."""
 
+import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +10,8 @@ import pytest
 
 from xpress_bench.cli import main
 from xpress_bench.journals import to_line
+from xpress_bench.suites import hub, load_suite
+from xpress_bench.suites.of_run import items_of
 
 sys.path.append(str(Path(__file__).parent / "analyse"))  # for runs.py, the fake journals
 
@@ -73,3 +77,58 @@ def test_mistakes_are_one_line(folder, capsys, words, told):
 def test_together_prints_one_table(folder, capsys):
     assert main(["report", str(folder), str(folder), "--together"]) == 0
     assert capsys.readouterr().out.count("draft (dflash B=8)") == 2
+
+
+@pytest.fixture
+def suite(tmp_path):
+    """A user's suite, and the header of a run over it that names something else."""
+    file = tmp_path / "own.jsonl"
+    file.write_text(json.dumps({"id": "p0", "prompt": "?"}) + "\n", encoding="utf-8")
+    known = load_suite(str(file))
+
+    def header(name):
+        plain = run(exact_study()).header
+        said = plain.suite | {"sha256": known.sha256}
+        return replace(plain, settings=plain.settings | {"suite": str(name)}, suite=said)
+
+    return file, header, known.items
+
+
+@pytest.mark.parametrize("name", ["hf:owner/name", "qa,hf:owner/name", "hf:./folder"])
+def test_a_dataset_that_only_a_journal_names_is_not_fetched(suite, monkeypatch, capsys, name):
+    file, header, items = suite
+    monkeypatch.setattr(hub, "load", lambda _: pytest.fail("a journal made us fetch something"))
+    assert items_of(header(name)) == ()
+    assert f"'{name}' is no suite of this machine; if you trust it, name it with --suite" in capsys.readouterr().err
+    assert items_of(header(name), str(file)) == items
+
+
+def test_a_dataset_that_the_user_names_is_loaded(suite, monkeypatch):
+    file, header, items = suite
+    monkeypatch.setattr(hub, "load", lambda _: load_suite(str(file)))
+    assert items_of(header("gone.jsonl"), "hf:owner/name") == items
+
+
+def test_a_file_that_only_a_journal_names_is_used_if_its_hash_is_the_runs(suite, capsys):
+    file, header, items = suite
+    assert items_of(header(file)) == items
+    file.write_text(json.dumps({"id": "p0", "prompt": "another"}) + "\n", encoding="utf-8")
+    assert items_of(header(file)) == ()
+    assert "own is another than that of this run" in capsys.readouterr().err
+
+
+def test_what_is_no_plain_file_is_not_opened(suite, tmp_path, capsys):
+    """Reading a pipe would never end."""
+    _, header, _ = suite
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for name in (tmp_path / "pipe.jsonl", tmp_path, "/dev/zero", "x" * 5000, "~nobody-of-that-name/a.jsonl", ""):
+        assert items_of(header(name)) == ()
+        assert "is no suite of this machine" in capsys.readouterr().err, name
+
+
+def test_the_commands_take_the_suite_that_the_user_names(folder, tmp_path, capsys):
+    file = tmp_path / "own.jsonl"
+    file.write_text(json.dumps({"id": "p0", "prompt": "?"}) + "\n", encoding="utf-8")
+    for command in (["report", str(folder)], ["explain", str(folder)], ["compare", str(folder), str(folder)]):
+        main([*command, "--suite", str(file)])
+        assert "suite own is another than that of this run" in capsys.readouterr().err

@@ -17,14 +17,15 @@ QUESTION = "Does a drafter, with or without refinement, make a model faster, and
 # flag -> (key of the configuration, what it is)
 FLAGS: dict[str, tuple[str, str]] = {
     "suite": ("suite", "short, long, qa, translation, all, FILE.jsonl, or hf:owner/name; several with commas"),
-    "target": ("target.name", "embedded, a hub id, or a folder of a transformers causal LM"),
+    "target": ("target.name", "embedded, a hub id, a folder of a transformers causal LM, or openai:URL, a server"),
+    "model": ("target.model", "which model of a server, if it serves several"),
     "drafter": (
         "drafter.name",
-        "none, a name of `xpress-bench list drafters`, a hub id, or a checkpoint folder",
+        "none, a name of `xpress-bench list drafters`, a hub id, a checkpoint folder, or openai:URL",
     ),
     "refiner": (
         "refiner.name",
-        "auto, none, a name of `list refiners`, a hub id, or a folder; several joined by +",
+        "auto, none, a name of `list refiners`, a hub id, a folder, or openai:URL; several joined by +",
     ),
     "verifier": ("verifiers", "rule above temperature 0: coupled, rejection, or both with a comma"),
     "seeds": ("seeds", "comma-separated, e.g. 0,1,2; repeats at temperature 0"),
@@ -72,12 +73,15 @@ def run_parser(program: str, description: str, epilog: str | None = None) -> Par
 def chosen(options: argparse.Namespace) -> Settings:
     """Flags and overrides -> settings with the device resolved; the profile follows the device unless it was given."""
     from xpress_bench.config import settings_from
+    from xpress_bench.settings import SERVED
 
     given = {flag: getattr(options, flag) for flag in FLAGS}
     flags = {FLAGS[flag][0]: as_override(FLAGS[flag][0], value) for flag, value in given.items() if value is not None}
     flags |= {key: "true" for key in SWITCHES if getattr(options, key)}
+    if (options.target or "").startswith(SERVED):  # the drafter and refiner of other targets are none of a server
+        flags = {"drafter.name": "none", "refiner.name": "none", **flags}
     settings = settings_from(flags, options.overrides)
-    device = resolve_device(settings.device)
+    device = "cpu" if settings.target.served else resolve_device(settings.device)
     profiled = "profile" in flags or any(word.startswith("profile=") for word in options.overrides)
     if device != "cpu" and not profiled:
         settings = settings_from(flags | {"profile": "standard"}, options.overrides)

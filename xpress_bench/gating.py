@@ -208,7 +208,7 @@ def _base_of(options: argparse.Namespace) -> tuple[str, list[str]]:
 
 
 def _stored(options: argparse.Namespace) -> Iterator[Check]:
-    from xpress_bench.analyse.admission import disturbed
+    from xpress_bench.analyse.admission import disturbed, unjudged
     from xpress_bench.analyse.gate import Check
     from xpress_bench.analyse.sessions import append_session, read_sessions, session_checks, session_of
     from xpress_bench.journals import read_run
@@ -229,9 +229,12 @@ def _stored(options: argparse.Namespace) -> Iterator[Check]:
         )
     with progress_for("session") as progress:
         run = read_run(runner.run(settings, words, progress))
-    if settings.admission != "off" and (reasons := list(disturbed(run.launches).values())):
-        yield Check("wall time", "session", "inconclusive", len(run.cells), f"the machine was not quiet: {reasons[0]}")
-        return
+    if settings.admission != "off":
+        noisy, unknown = disturbed(run.launches), unjudged(run.launches, settings.device)
+        if found := list((noisy or unknown).values()):
+            why = f"the machine was not quiet: {found[0]}" if noisy else f"nobody can say if it was quiet: {found[0]}"
+            yield Check("wall time", "session", "inconclusive", len(run.cells), why)
+            return
     if options.record:
         if run.header.git.get("dirty"):
             raise UsageError("this session is not recorded: the package has uncommitted changes; commit them first")

@@ -21,6 +21,7 @@ from xpress_bench.records import (
     Cell,
     Condition,
     Control,
+    Counts,
     Footer,
     Header,
     Launch,
@@ -76,6 +77,8 @@ _KINDS: dict[str, type[Any]] = {
     "footer": Footer,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
+# Fields without a word for most runs, whose lines are as they always were.
+_SILENT = {"batch": None, "batches": (), "counts": None}
 
 
 def to_line(record: Record) -> str:
@@ -83,7 +86,8 @@ def to_line(record: Record) -> str:
 
     What UTF-8 cannot hold, as of a file name in another encoding, becomes a question mark.
     """
-    body = {"kind": _NAMES[type(record)], **asdict(record)}
+    told = {name: value for name, value in asdict(record).items() if name not in _SILENT or value != _SILENT[name]}
+    body = {"kind": _NAMES[type(record)], **told}
     line = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return line.encode("utf-8", "replace").decode()
 
@@ -95,7 +99,7 @@ def from_line(line: str | bytes) -> Record:
     if not isinstance(body, dict):
         raise TypeError(f"holds a {type(body).__name__}, not an object")
     kind = _KINDS[body.pop("kind")]
-    for made, part in ((kind, body), (Steps, body.get("steps")), (Condition, body.get("condition"))):
+    for made, part in ((kind, body), *((one, body.get(one.__name__.lower())) for one in (Steps, Counts, Condition))):
         if isinstance(part, dict) and (unknown := part.keys() - {one.name for one in fields(made)}):
             raise ValueError(f"a {made.__name__.lower()} has no field {min(unknown)!r}")
     try:

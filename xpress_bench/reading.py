@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from xpress_bench.errors import UsageError
+from xpress_bench.suites.of_run import NAMED, items_of
 
 if TYPE_CHECKING:
     from xpress_bench.publish.page import Page
     from xpress_bench.publish.view import Report
-    from xpress_bench.records import Header, Run
-    from xpress_bench.suites import Item
+    from xpress_bench.records import Run
 
 FORMATS = ("terminal", "markdown", "latex")
 OF_RUNS = ("csv", "html")  # formats that only the report of a run has
@@ -41,6 +41,7 @@ def report(words: list[str]) -> int:
         metavar="DIR",
         help="also write plots, tables as CSV, and the report as HTML, Markdown and LaTeX to DIR (default: RUN/report)",
     )
+    parser.add_argument("--suite", metavar="SUITE", help=NAMED)
     from xpress_bench.publish.report_as import SYSTEMS
     from xpress_bench.suites import GROUPED_BY
 
@@ -50,7 +51,14 @@ def report(words: list[str]) -> int:
     of.add_argument("--report-as", metavar="SYSTEM", help=f"the columns of another system: {', '.join(SYSTEMS)}")
     parser.add_argument("--against-published", metavar="NAME", help="beside a publication's figures; NAME or FILE.yaml")
     options = parser.parse_args(words)
-    other = options.together or options.report_as or options.against_published
+    from xpress_bench.analyse.sweep_plan import PLAN
+
+    if any((folder / PLAN).is_file() for folder in options.runs):
+        own = (options.by, options.together, options.report_as, options.against_published, options.suite)
+        if any(own) or options.format == "html":
+            raise UsageError("of a sweep there is one report: give no more than --plot, and another --format than html")
+        return max(show_sweep(folder, options.format, options.plot) for folder in options.runs)
+    other = options.report_as or options.against_published
     if other and (options.plot or options.format in OF_RUNS):
         raise UsageError(f"--plot, csv and html are of the plain report only; choose --format {', '.join(FORMATS)}")
     if options.against_published:
@@ -58,14 +66,34 @@ def report(words: list[str]) -> int:
             raise UsageError(
                 "--against-published is a report of its own: leave --by and --report-as out, and --together"
             )
-        return show_against(options.runs, options.format, options.against_published)
+        return show_against(options.runs, options.format, options.against_published, options.suite)
     if options.together:
-        return show_together(options.runs, options.format)
-    return show_report(options.runs, options.format, options.by, options.report_as, options.plot)
+        return show_together(options.runs, options.format, options.plot, options.suite)
+    return show_report(options.runs, options.format, options.by, options.report_as, options.plot, options.suite)
+
+
+def show_sweep(folder: Path, layout: str, plot: Path | None = None) -> int:
+    """Print what a sweep's journals say; `plot`: the folder for its files. 1 if a job failed or is left."""
+    from xpress_bench.analyse.sweep import read_sweep
+    from xpress_bench.publish import sweep as of_sweep
+
+    found = read_sweep(folder)
+    if layout == "csv":
+        print(of_sweep.csv(found), end="")
+    else:
+        lay_out(of_sweep.page(found), layout)
+    if plot:
+        of_sweep.write(folder / BESIDE if plot == BESIDE else plot, found)
+    return 0 if found.complete and not found.faults else 1
 
 
 def show_report(
-    folders: Sequence[Path], layout: str, field: str | None, system: str | None = None, plot: Path | None = None
+    folders: Sequence[Path],
+    layout: str,
+    field: str | None,
+    system: str | None = None,
+    plot: Path | None = None,
+    suite: str | None = None,
 ) -> int:
     """Print the report of each run folder, as another system would if named; `plot`: the folder for its files.
 
@@ -89,7 +117,8 @@ def show_report(
         if system:
             lay_out(report_as(measured, system), layout)
         else:
-            told = report_of(measured, items_of(measured.header), field or measured.header.suite.get("report_by"))
+            items = items_of(measured.header, suite)
+            told = report_of(measured, items, field or measured.header.suite.get("report_by"))
             if layout == "csv":
                 tables[measured.header.run] = told.views
             else:
@@ -125,18 +154,34 @@ def _ended(measured: Run) -> bool:
     return measured.footer is not None and measured.footer.complete and not measured.footer.errors
 
 
-def show_together(folders: Sequence[Path], layout: str) -> int:
-    """Print one table of all runs. 1 if one of them did not end or had a failure."""
+def show_together(folders: Sequence[Path], layout: str, plot: Path | None = None, suite: str | None = None) -> int:
+    """Print one table of all runs; `plot`: the folder for the curves of several batch sizes.
+
+    1 if one of the runs did not end or had a failure.
+    """
     from xpress_bench.analyse.streaming import read_reduced
     from xpress_bench.analyse.summary import summarise
-    from xpress_bench.publish.together import together
+    from xpress_bench.publish import throughput
+    from xpress_bench.publish.together import common, several_sizes, together
 
     runs = _trained([read_reduced(folder) for folder in folders])
-    lay_out(together([summarise(run, items_of(run.header)) for run in runs]), layout)
+    summaries = [summarise(run, items_of(run.header, suite)) for run in runs]
+    content = together(summaries)
+    if (plot or layout in OF_RUNS) and (layout == "html" or plot == BESIDE or not several_sizes(summaries)):
+        raise UsageError("--together: html is of the plain report only, csv and --plot DIR of several batch sizes")
+    if layout == "csv":
+        print(throughput.csv(summaries, common(summaries)), end="")
+    else:
+        lay_out(content, layout)
+    if plot:
+        from xpress_bench.publish import folder, throughput_plots
+
+        folder.write_all(plot, throughput_plots.files(content, summaries, common(summaries)))
+        print(f"xpress-bench: wrote {plot}/: throughput.md, .tex, .csv, plots", file=sys.stderr)
     return 0 if all(map(_ended, runs)) else 1
 
 
-def show_against(folders: Sequence[Path], layout: str, name: str) -> int:
+def show_against(folders: Sequence[Path], layout: str, name: str, suite: str | None) -> int:
     """Print each run beside a publication. 1 unless each has figures that could be compared, all of them reproduced."""
     from xpress_bench.analyse.published import load
     from xpress_bench.journals import read_run
@@ -145,8 +190,8 @@ def show_against(folders: Sequence[Path], layout: str, name: str) -> int:
     publication, status = load(name), 0
     for folder in folders:
         (measured,) = _trained([read_run(folder)])
-        joined = "," in measured.header.settings["suite"]
-        content, reproduced = against.page(measured, publication, items_of(measured.header) if joined else ())
+        items = items_of(measured.header, suite) if suite or "," in measured.header.settings["suite"] else ()
+        content, reproduced = against.page(measured, publication, items)
         lay_out(content, layout)
         status = status if reproduced else 1
     return status
@@ -165,13 +210,14 @@ def explain(words: list[str]) -> int:
     """Say what is wrong with a run and what to try next, from its journal alone; needs no torch."""
     parser = Parser(prog="xpress-bench explain", description="Where a run loses, and what to try next.")
     parser.add_argument("run", type=Path, metavar="RUN", help="a run folder or its journal.jsonl")
+    parser.add_argument("--suite", metavar="SUITE", help=NAMED)
     parser.add_argument("--format", choices=FORMATS, default="terminal")
     options = parser.parse_args(words)
     from xpress_bench.journals import read_run
     from xpress_bench.publish import explaining
 
     (measured,) = _trained([read_run(options.run)])
-    lay_out(explaining.page(measured, items_of(measured.header)), options.format)
+    lay_out(explaining.page(measured, items_of(measured.header, options.suite)), options.format)
     return 0
 
 
@@ -194,6 +240,7 @@ def compare(words: list[str]) -> int:
     parser.add_argument(
         "--arm", action="append", default=[], dest="arms", metavar="ARM", help="an arm; may be repeated"
     )
+    parser.add_argument("--suite", metavar="SUITE", help=NAMED)
     parser.add_argument("--format", choices=FORMATS, default="terminal")
     options = parser.parse_args(words)
     from xpress_bench.analyse import between
@@ -201,23 +248,9 @@ def compare(words: list[str]) -> int:
     from xpress_bench.publish import comparing
 
     runs = _trained([read_reduced(folder) for folder in options.runs])
-    lay_out(comparing.page(between.compare(runs, options.arms, items_of(runs[0].header))), options.format)
+    items = items_of(runs[0].header, options.suite)
+    lay_out(comparing.page(between.compare(runs, options.arms, items)), options.format)
     return 0
-
-
-def items_of(header: Header) -> tuple[Item, ...]:
-    """The items that a run's outputs are scored against; none, and a line on stderr, if the suite is not the run's."""
-    from xpress_bench.suites import load_suite
-
-    try:
-        suite = load_suite(header.settings["suite"])
-    except UsageError as error:
-        print(f"xpress-bench: no scores, the suite of this run is not here ({error})", file=sys.stderr)
-        return ()
-    if suite.sha256 != header.suite["sha256"]:
-        print(f"xpress-bench: no scores, suite {suite.name} has changed since this run", file=sys.stderr)
-        return ()
-    return suite.items
 
 
 def list_names(words: list[str]) -> int:

@@ -15,12 +15,14 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from xpress_bench.tally import Tally, counted
+from xpress_bench.tally import Count as Count  # so that a journal's records are all found here
+from xpress_bench.tally import Counts as Counts
+from xpress_bench.tally import Steps as Steps
+from xpress_bench.tally import Tally
 
 SCHEMA = 1
 JOURNAL = "journal.jsonl"  # file name inside a run folder
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**16)]  # tokens of one verify step; no block is longer
 StopReason = Literal["eos", "stop", "length", "context", "short"]
 # "short": the arm ended although neither a stop id nor a limit asked for it; such a cell is flagged, never averaged
 # in silence.
@@ -38,42 +40,6 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
-    """The verify steps of one request, one entry per step and field. All are empty for the direct arm.
-
-    offered: draft tokens sent to the target (anchor not counted). accepted: of those, the leading run the target agrees
-    with, cut at a stop id or the limit. committed: tokens really added, the target's own token included.
-    matched: that leading run before it is cut at a stop id, which some systems count; empty in older journals.
-    drafts, refined: the ids offered before and after refinement (refined is empty without a refiner).
-    passes: refinement passes really made, fewer than asked for where they settled early; empty without a refiner.
-    Times are seconds per step.
-
-    Of several candidates all of this is of the chain that was verified. Of a tree, offered is the longest path that it
-    may have, as a chain of the same block offers; drafts and refined are the path that was followed, on along its
-    longest continuation, and may be shorter; a token that the tree put beside the candidates stands in both. nodes: the
-    tokens of the tree, all sent to the target; empty for chains. Merging candidates is part of verify_s.
-    """
-
-    offered: tuple[Count, ...] = ()
-    accepted: tuple[Count, ...] = ()
-    committed: tuple[Count, ...] = ()
-    drafts: tuple[tuple[int, ...], ...] = ()
-    refined: tuple[tuple[int, ...], ...] = ()
-    draft_s: tuple[float, ...] = ()
-    refine_s: tuple[float, ...] = ()
-    verify_s: tuple[float, ...] = ()
-    matched: tuple[Count, ...] = ()
-    passes: tuple[Count, ...] = ()
-    nodes: tuple[Count, ...] = ()
-
-    @property
-    def tally(self) -> Tally:
-        """The steps as sums. ValueError where a field of counts has not one entry per step."""
-        counts = counted(self.offered, self.accepted, self.committed, self.matched)
-        return counts.timed(self.draft_s, self.refine_s, self.verify_s)
-
-
-@dataclass(frozen=True, slots=True)
 class Cell:
     """One measured request: (launch, prompt, turn, seed, arm, repeat) under one condition.
 
@@ -82,6 +48,10 @@ class Cell:
     `ttft_s` is the time to the first output id. `rest_s` is `latency_s` less prefill and the three stages.
     `ids` holds exactly the output ids, a stop id that ended the output included. With `error` set, everything measured
     is null and the cell takes part in no aggregate.
+    `batch`: the place in `Header.batches` of the batch that the request was a row of. Its times then run from the start
+    of the batch to its own last id, so that one second stands in all rows that were not yet done.
+    `counts` stands in place of `steps` where a server answered. Its prompt is known by the messages, of which
+    `prompt_sha256` is the hash, and only its server knows the `prompt_tokens`; `ids` are empty if it gives none.
     """
 
     launch: int
@@ -91,8 +61,8 @@ class Cell:
     repeat: int
     order: int  # place of this cell within its (prompt, seed, repeat), 0 first
     condition: Condition
-    prompt_tokens: int
-    prompt_sha256: str  # of the prompt's token ids: arms must agree on it
+    prompt_tokens: int | None  # None: a server failed before it said
+    prompt_sha256: str  # of the prompt's token ids, or messages: arms must agree on it
     ids: tuple[int, ...] = ()
     text: str = ""
     stop_reason: StopReason | None = None
@@ -103,6 +73,23 @@ class Cell:
     steps: Steps = field(default_factory=Steps)
     error: str | None = None
     turn: int = 1
+    batch: int | None = None
+    counts: Counts | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Output tokens."""
+        return self.counts.tokens if self.counts else len(self.ids)
+
+    @property
+    def tally(self) -> Tally:
+        """Its verify steps as sums."""
+        return self.counts.tally if self.counts else self.steps.tally
+
+    @property
+    def output(self) -> tuple[int, ...] | str:
+        """What it said: ids, or the text where a server gives none."""
+        return self.ids if self.ids or not self.counts else self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +231,13 @@ class Header:
     profile: str
     in_process: bool
     turns: dict[str, int] = field(default_factory=dict)  # prompts of which more than one turn was run -> how many
+    batches: tuple[tuple[str, ...], ...] = ()  # prompts that are decoded together, everywhere; none at batch size 1
     schema: int = SCHEMA
+
+    @property
+    def rows(self) -> int:
+        """Requests decoded together."""
+        return len(self.batches[0]) if self.batches else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +283,6 @@ class Run:
     launches: tuple[Launch, ...] = ()  # marks of the attempts that count; none in older journals
 
 
-def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
+def first_difference(ours: Sequence[object], theirs: Sequence[object]) -> int | None:
     """First index at which two outputs differ, the shorter length if one is a prefix of the other; None if equal."""
     return next((i for i, (a, b) in enumerate(zip_longest(ours, theirs)) if a != b), None)

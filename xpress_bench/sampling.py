@@ -9,6 +9,7 @@ Daliri, Musco and Suresh 2024). `FreshNoise` is drawn anew each time, as rejecti
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -51,6 +52,14 @@ class Noise(Protocol):
         ...
 
 
+class Coins(Noise, Protocol):
+    """A source that also has uniform draws, for rejection sampling."""
+
+    def coins(self, like: Tensor) -> Tensor:
+        """Draws from [0, 1) in the shape of `like`."""
+        ...
+
+
 class NoNoise:
     """Greedy decoding."""
 
@@ -88,6 +97,9 @@ class FreshNoise:
     def at(self, position: int, count: int, like: Tensor) -> Tensor:
         return _gumbel((like.shape[0], count, like.shape[-1]), like, self.generator)
 
+    def coins(self, like: Tensor) -> Tensor:
+        return torch.rand(like.shape, generator=self.generator, device=like.device, dtype=like.dtype)
+
 
 class Sampling:
     """Everything random about one request: the draft's noise, the target's noise, and the coins of rejection sampling.
@@ -101,8 +113,53 @@ class Sampling:
         self.temperature = condition.temperature
         self.target: Noise = NoNoise() if condition.temperature == 0 else KeyedNoise(seed)
         self.draft: Noise = FreshNoise(seed, "draft", device) if condition.verifier == "rejection" else self.target
-        self.verify = FreshNoise(seed, "verify", device)
+        self.verify: Coins = FreshNoise(seed, "verify", device)
         self.candidates = FreshNoise(seed, "candidates", device)
+
+
+class RowNoise:
+    """The noise of a batch: each row's own source, asked for the row alone, at positions behind the row's own anchor.
+
+    So a row draws what it would draw by itself, whatever its mates.
+    """
+
+    def __init__(self, sources: Sequence[Noise], anchors: Sequence[int]) -> None:
+        self._rows = list(zip(sources, anchors, strict=True))
+
+    def at(self, position: int, count: int, like: Tensor) -> Tensor | None:
+        """See `Noise.at`; `position` counts from the anchors."""
+        found = []
+        for row, (source, anchor) in enumerate(self._rows):
+            noise = source.at(anchor + position, count, like[row : row + 1])
+            if noise is None:
+                return None
+            found.append(noise)
+        return torch.cat(found)
+
+
+class RowCoins(RowNoise):
+    """`RowNoise` of sources that have coins."""
+
+    def __init__(self, sources: Sequence[Coins], anchors: Sequence[int]) -> None:
+        super().__init__(sources, anchors)
+        self._sources = sources
+
+    def coins(self, like: Tensor) -> Tensor:
+        """See `Coins.coins`."""
+        return torch.cat([source.coins(like[row : row + 1]) for row, source in enumerate(self._sources)])
+
+
+class RowSampling(Sampling):
+    """The randomness of several requests of one condition, a row each. Positions count from each row's anchor.
+
+    Nothing in a batch has several candidates, so there is no noise for them.
+    """
+
+    def __init__(self, rows: Sequence[Sampling], anchors: Sequence[int]) -> None:
+        self.condition, self.temperature = rows[0].condition, rows[0].temperature
+        self.target = RowNoise([row.target for row in rows], anchors)
+        self.draft = RowNoise([row.draft for row in rows], anchors)
+        self.verify = RowCoins([row.verify for row in rows], anchors)
 
 
 def stable_seed(*parts: object) -> int:

@@ -20,12 +20,17 @@ WEIGHTS: tuple[Weights, ...] = ("trained", "random")
 VERIFIERS = ("greedy", "coupled", "rejection")
 SOURCES = ("noise", "first", "any")
 MERGES = ("tree", "best", "slots")
+SERVED = "openai:"  # how the name of a server begins
+MOST_ROWS = 64  # of a batch
 SAMPLED = (1e-4, 1e4)  # temperatures: below, logits / T are so large that rounding hides the noise; above, all is noise
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSettings:
-    """`name`: a registry name, a hub id or a local folder. `revision` pins a hub id; `gguf_file` is a file in it."""
+    """`name`: a registry name, a hub id, a local folder, or `openai:URL`, a server.
+
+    `revision` pins a hub id; `gguf_file` is a file in it. `model` is which of the models of a server, None the only one.
+    """
 
     name: str
     revision: str | None = None
@@ -35,6 +40,13 @@ class TargetSettings:
     trust_remote_code: bool = False
     thinking: bool = False  # passed to chat templates that know `enable_thinking`
     chat_template: bool = True  # False: the prompt is continued as plain text
+    model: str | None = None
+    api_key_env: str | None = None  # name of the environment variable that holds a server's key
+
+    @property
+    def served(self) -> bool:
+        """Whether servers answer, not this process."""
+        return self.name.startswith(SERVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +125,7 @@ class Settings:
     limit: int | None
     turns: int | None  # of each conversation; None: as many as the suite runs
     max_new_tokens: int | None  # None: the suite's budget per category
-    batch_size: int
+    batch_size: int  # requests decoded together; above 1 what is timed is a batch
     device: str
     dtype: Dtype
     threads: int | None  # torch threads; None: one per core
@@ -150,8 +162,7 @@ class Settings:
         for verifier in self.verifiers:
             if verifier not in VERIFIERS:
                 raise UsageError(f"verifiers {list(self.verifiers)}: {verifier!r} is none of {', '.join(VERIFIERS)}")
-        if self.batch_size != 1:
-            raise UsageError(f"batch_size {self.batch_size}: measured runs are at batch 1 for now")
+        self._refuse_batch()
         if self.admission not in ADMISSIONS:
             raise UsageError(f"admission {self.admission!r}: choose one of {', '.join(ADMISSIONS)}")
         if self.weights not in WEIGHTS:
@@ -161,6 +172,17 @@ class Settings:
         if self.dtype not in DTYPES:
             raise UsageError(f"dtype {self.dtype!r}: choose one of {', '.join(DTYPES)}")
         self.conditions()  # refuses a temperature without a rule now, not after the models are loaded
+
+    def _refuse_batch(self) -> None:
+        """UsageError for a batch size that is none, and for what is made of single requests beside one above 1."""
+        _at_least(1, batch_size=self.batch_size)
+        if self.batch_size > MOST_ROWS:
+            raise UsageError(f"batch_size {self.batch_size}: at most {MOST_ROWS} requests are decoded together")
+        several = self.candidates.count > 1 or self.candidates.nodes is not None
+        single = {"--compile": self.compile, "candidates": several, "turns above 1": (self.turns or 1) > 1}
+        asked = [what for what, asked in single.items() if asked]
+        if asked and self.batch_size > 1:
+            raise UsageError(f"batch_size {self.batch_size} does not go with {asked[0]}: give one of them up")
 
     def conditions(self) -> tuple[Condition, ...]:
         """Temperature 0 has one rule, greedy; each temperature above it is run under every sampling verifier."""

@@ -1,6 +1,6 @@
 """Output as it comes: what a chat window shows, from any arm.
 
-    parts = assemble(settings_from({}, []))
+    parts = assemble(settings_of(["--drafter", "dflash"], "chat"))  # any flags of a run
     for event in stream(parts, "What is 17 + 25?"):
         print(event.text, end="", flush=True)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xpress_bench.analyse.admission import disturbance, disturbed
+from xpress_bench.analyse.admission import disturbance, disturbed, unjudged
 from xpress_bench.records import Launch
 
 QUIET = {"cpu_busy_s": 10.0, "cpu_idle_s": 10.0, "cpu_stolen_s": 0.0, "own_cpu_s": 10.0, "own_waited_s": 0.0}
@@ -104,3 +104,53 @@ def test_launches_are_judged_by_their_own_marks() -> None:
         Launch(2, "ended", "t", 0),
     ]
     assert disturbed(marks) == {1: "other processes took 20% of the CPU time"}
+
+
+def marks(before: dict[str, Any], after: dict[str, Any]) -> list[Launch]:
+    return [Launch(3, "started", "t", 0, {"before": before}), Launch(3, "ended", "t", 0, {"after": after})]
+
+
+def test_a_launch_whose_readings_are_all_there_can_be_judged() -> None:
+    before, after = growing()
+    assert unjudged(marks(before, after), "cpu") == {}
+    board = BOARD | {"gpu_foreign_processes": 0}
+    assert unjudged(marks(before | board, after | board), "cuda:0") == {}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        # Reasons at both ends stand in for counters, memory for a list of processes; waiting only sharpens a share.
+        {"gpu_throttle_reasons": [], "gpu_foreign_processes": 0, "own_waited_s": None},
+        BOARD | {"gpu_used_bytes": 5, "gpu_own_bytes": 5},
+    ],
+)
+def test_one_way_to_know_is_enough(known: dict[str, Any]) -> None:
+    before, after = growing()
+    assert unjudged(marks(before | known, after | known), "cuda") == {}
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_unknown_cpu_times_at_either_end_leave_it_open(end: int) -> None:
+    states = list(growing())
+    states[end] |= {"cpu_stolen_s": None, "reasons": {"cpu_stolen_s": "no CPU times on this system"}}
+    assert disturbance(*states) is None
+    assert unjudged(marks(*states), "cpu") == {3: "the CPU time of others (no CPU times on this system)"}
+
+
+def test_a_board_that_cannot_be_read_leaves_a_gpu_open() -> None:
+    before, after = growing()
+    names = ("gpu_power_throttled_ns", "gpu_thermal_throttled_ns", "gpu_throttle_reasons", "gpu_foreign_processes")
+    blind = dict.fromkeys(names) | {"reasons": dict.fromkeys(names, "no NVML")}
+    assert unjudged(marks(before | blind, after | blind), "cuda") == {
+        3: "throttling (no NVML); others on the GPU (no NVML)"
+    }
+    assert unjudged(marks(before | blind, after | blind), "cpu") == {}
+    assert unjudged(marks(before, after), "cuda") == {3: "throttling (not recorded); others on the GPU (not recorded)"}
+
+
+def test_a_launch_that_never_ended_is_not_judged_at_all() -> None:
+    assert unjudged([Launch(0, "started", "t", 0), Launch(0, "lost", "t", 0)], "cpu") == {}
+    assert unjudged([Launch(0, "started", "t", 0), Launch(0, "ended", "t", 0)], "cpu") == {
+        0: "the CPU time of others (not recorded)"
+    }

@@ -25,6 +25,8 @@ metrics:
   tokens_per_step_committed_step: {{decimals: 1}}
   tokens_per_step_uncut_step: {{decimals: 1, tolerance: 0.1}}
   tokens_per_step_uncut_prompt: {{decimals: 1}}
+  tokens_per_step_uncut_suite: {{decimals: 1}}
+  tokens_per_step_committed_suite: {{decimals: 1}}
   speedup_mean_tpot: {{decimals: 1}}
   tokens_per_s: {{decimals: 0}}
 datasets:
@@ -93,6 +95,21 @@ def test_the_rule_is_theirs_and_the_tolerance_is_told(tmp_path, metric, theirs, 
     one = only(against(journal(), published(tmp_path, values(metric, theirs))))
     assert (one.outcome, one.reasons, one.arm) == (outcome, (), "draft")
     assert one.tolerance == pytest.approx(0.1 if metric == "tokens_per_step_uncut_step" else 0.05)
+
+
+@pytest.mark.parametrize("metric", ["tokens_per_step_uncut_suite", "tokens_per_step_committed_suite"])
+def test_a_mean_of_categories_weighs_each_the_same(tmp_path, metric):
+    """10 prompts of one category get 4 tokens a step, 30 of another 2: the mean of both is 3, that of prompts 2.5."""
+    whole, theirs = journal((3, 3)), published(tmp_path, values(metric, 3.0))
+    slow = {"steps": replace(steps((1, 1)), matched=(1, 1))}
+    cells = [replace(one, **slow) if one.steps.offered and int(one.prompt[1:]) >= 10 else one for one in whole.cells]
+    uneven = replace(whole, cells=tuple(cells))
+    items = [Item(f"p{at}", "?", category="a" if at < 10 else "b") for at in range(PROMPTS)]
+    one = only(against(uneven, theirs, items))
+    assert (one.outcome, one.ours.estimate) == ("reproduced", 3.0)
+    assert only(against(uneven, theirs)).reasons == (
+        f"{metric}: ours is not known, the categories of the prompts are not at hand",
+    )
 
 
 def test_our_interval_is_part_of_the_tolerance_unless_it_is_too_wide(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from xpress_bench.analyse.sittings import sittings
+from runs import exact_study, run
+
+from xpress_bench.analyse.sittings import not_judged, sittings
 from xpress_bench.records import Launch
 
 HERE: dict[str, Any] = {
@@ -61,3 +64,15 @@ def test_a_launch_that_something_disturbed_says_so() -> None:
     ]
     void = Launch(1, "void", "2026-01-31T13:00:00+00:00", 0, {}, "a busy CPU")
     assert list(sittings([started(0), ended(0), void])) == ["launch 2 was void: a busy CPU"]
+
+
+def test_launches_that_could_not_be_judged_say_so_together() -> None:
+    header = run(exact_study()).header
+    judged = replace(header, settings=header.settings | {"admission": "warn"})
+    marks = [started(0), ended(0), started(2), ended(2)]
+    assert list(not_judged(judged, marks)) == [
+        "whether anything disturbed launches 1, 3 could not be judged: the CPU time of others (not recorded)"
+    ]
+    known: dict[str, Any] = dict.fromkeys(("cpu_busy_s", "cpu_idle_s", "cpu_stolen_s", "own_cpu_s"), 1.0)
+    assert list(not_judged(judged, [started(0, before=known), replace(ended(0), machine={"after": known})])) == []
+    assert list(not_judged(replace(header, settings=header.settings | {"admission": "off"}), marks)) == []

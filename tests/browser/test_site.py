@@ -1,20 +1,15 @@
 """The leaderboard in a browser: Debian's chromium, driven by playwright."""
 
 import re
-import shutil
-import threading
 import time
 from dataclasses import replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from readable import FAINT, WIDTHS
 from runs import ARMS
 from submitted import header, records, use_suite, write
 
-from xpress_bench.publish import shelf
 from xpress_bench.publish.bundle import PACKED
-from xpress_bench.publish.shelf import Stored
 from xpress_bench.publish.site import Shown, build, render
 from xpress_bench.publish.standings import entry_of
 from xpress_bench.publish.submissions import admitted, open_bundle, submit
@@ -22,40 +17,6 @@ from xpress_bench.records import Cell, Memory
 
 pytestmark = pytest.mark.browser
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>"
-WIDTHS = (360, 1440)
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture(scope="module")
-def browser():
-    where = shutil.which("chromium")
-    if where is None:
-        pytest.skip("chromium is not installed: apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=where, args=["--no-sandbox"])  # of our own pages only
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
-def serve():
-    servers = []
-
-    def served(folder):
-        server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield served
-    for server in servers:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +25,6 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("site")
     with pytest.MonkeyPatch.context() as patch:
         use_suite(patch)
-        patch.setattr(shelf, "_pictures", lambda *_: ())
         for name, lines in runs().items():
             submit(write(place / "runs" / name, lines), place / "submissions", name, EVIL, None)
         assert build(place / "submissions", place / "site", place / "cache").refused == ()
@@ -99,25 +59,13 @@ def base(folder, serve):
 
 
 @pytest.fixture
-def open_page(browser, base):
-    """Opens a page of the site; at the end nothing was said on its console and nobody else was asked."""
-    contexts, faults = [], []
+def open_page(visit, base):
+    """Opens a page of the site."""
 
     def opened(path="index.html", at=base, **options):
-        contexts.append(browser.new_context(**options))
-        page = contexts[-1].new_page()
-        page.on("console", lambda message: faults.append(message.text))
-        page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
-        page.on("request", lambda request: None if request.url.startswith(at) else faults.append(request.url))
-        page.on("response", lambda response: faults.append(response.url) if response.status >= 400 else None)
-        page.goto(at + path)
-        return page
+        return visit(at, path, **options)
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert faults == []
+    return opened
 
 
 # By textContent: innerText of a row that was just moved is empty until the next frame (content-visibility: auto).
@@ -242,33 +190,13 @@ def test_pages_fit_and_can_be_read(open_page, path, width, scheme):
         assert page.evaluate("document.activeElement.scrollWidth > document.activeElement.clientWidth")
 
 
-# Texts whose contrast with what is behind them is below 4.5 (WCAG 2.2, 1.4.3).
-FAINT = """() => {
-  const parts = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (rgb) => rgb.slice(0, 3).map((v) => v / 255)
-    .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, at) => sum + v * [0.2126, 0.7152, 0.0722][at], 0);
-  const behind = (node) => {
-    const rgb = parts(getComputedStyle(node).backgroundColor);
-    return rgb.length === 4 && rgb[3] === 0 ? (node.parentElement ? behind(node.parentElement) : [255, 255, 255]) : rgb;
-  };
-  const told = [...document.querySelectorAll("body *")].filter((node) =>
-    [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim()));
-  return told.filter((node) => {
-    const [low, high] = [light(parts(getComputedStyle(node).color)), light(behind(node))].sort((a, b) => a - b);
-    return (high + 0.05) / (low + 0.05) < 4.5;
-  }).map((node) => node.outerHTML.slice(0, 80));
-}"""
-
-
 def test_a_thousand_submissions(open_page, serve, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         use_suite(patch)
         bundle = open_bundle(submit(write(tmp_path / "run"), tmp_path / "submissions", "first", None, None))
         entry = entry_of(admitted(bundle), bundle.journal_sha256)
     shown = [
-        Shown(bundle.folder / PACKED, tmp_path, Stored(replace(entry, name=f"somebody-elses-submission-{at}")))
-        for at in range(1000)
+        Shown(bundle.folder / PACKED, replace(entry, name=f"somebody-elses-submission-{at}")) for at in range(1000)
     ]
     started = time.perf_counter()
     render(shown, tmp_path / "site")

@@ -131,17 +131,18 @@ def test_on_cuda_the_whole_pass_notes_peaks_and_on_cpu_it_says_why_not(allocator
 
         clock = Ticks()
 
-        def decoded(self, slot):
+        def decoded(self, slots):
+            (slot,) = slots
             assert (slot.prompt, slot.arm) == ("longest", "direct")
             allocator.use(1000, 10)  # by loading
-            return direct(target, ids, Limits(4, frozenset()), sampling(), self.clock)
+            return [direct(target, ids, Limits(4, frozenset()), sampling(), self.clock)]
 
     ready = SimpleNamespace(
         prompts=[of("short", 3), of("longest", 9)],
         requests=Requests(),
         parts=parts(target),
     )
-    settings = SimpleNamespace(device="cpu", seeds=(0,), conditions=lambda: [Condition(0.0, "greedy")])
+    settings = SimpleNamespace(device="cpu", seeds=(0,), batch_size=1, conditions=lambda: [Condition(0.0, "greedy")])
     monkeypatch.setattr(footprint, "make_ready", lambda settings, only: ready)
     monkeypatch.setattr(footprint, "with_later_turns", lambda ready, settings, folder: ready)
     monkeypatch.setattr(footprint.Settings, "from_json", lambda text: settings)

@@ -18,7 +18,7 @@ from xpress_bench.analyse.summary import summarise
 from xpress_bench.drafters.toy import ScriptedDrafter
 from xpress_bench.errors import RunError, UsageError
 from xpress_bench.journals import read_run
-from xpress_bench.measure import provenance, ready, runner
+from xpress_bench.measure import provenance, ready, replay, runner
 from xpress_bench.measure.requests import Requests
 from xpress_bench.parts import Parts
 from xpress_bench.records import Cell, Run
@@ -91,15 +91,15 @@ def test_c34_every_stage_of_every_arm_has_run_before_the_first_timed_request(
 ) -> None:
     made = load(rig.parts())
     log: list[tuple[str, int, tuple[int, ...]]] = []
-    plain = Requests.run
+    plain = Requests.run_together
 
-    def noted(self: Requests, slot: Any, launch: int) -> Cell:
+    def noted(self: Requests, slots: Any, launch: int) -> list[Cell]:
         made.target.rows.clear()  # type: ignore[attr-defined]
-        cell = plain(self, slot, launch)
-        log.append((slot.arm, launch, tuple(made.target.rows)))  # type: ignore[attr-defined]
-        return cell
+        cells = plain(self, slots, launch)
+        log.append((slots[0].arm, launch, tuple(made.target.rows)))  # type: ignore[attr-defined]
+        return cells
 
-    monkeypatch.setattr(Requests, "run", noted)
+    monkeypatch.setattr(Requests, "run_together", noted)
     run = ran(tmp_path, warmup=2)
     first = next(index for index, (_, launch, _) in enumerate(log) if launch == 0)
     warm, timed = log[:first], log[first:]
@@ -239,17 +239,37 @@ def test_c37_arms_that_run_out_of_memory_halfway_never_pass_for_done(
     assert all(f"5 requests of {arm}, not averaged: oom: OutOfMemoryError" in shown for arm in failing)
 
 
-def test_an_arm_that_says_something_else_is_judged(tmp_path: Path, load: Callable[[Parts], Parts]) -> None:
-    class Fickle(rig.Counting):
-        def row(self, prefix: list[int]) -> torch.Tensor:
-            ahead = 1 if self._rows > 1 else 0  # in a block the target says another thing than alone
-            return super().row([prefix[-1] + ahead])
+class Fickle(rig.Counting):
+    def row(self, prefix: list[int]) -> torch.Tensor:
+        ahead = 1 if self._rows > 1 else 0  # in a block the target says another thing than alone
+        return super().row([prefix[-1] + ahead])
 
+
+def test_an_arm_that_says_something_else_is_judged(tmp_path: Path, load: Callable[[Parts], Parts]) -> None:
     load(rig.parts(Fickle()))
     run = ran(tmp_path, "ab", seeds=(0, 1))
-    assert {(replay.prompt, replay.seed, replay.arm) for replay in run.replays} == {
+    assert {(one.prompt, one.seed, one.arm) for one in run.replays} == {
         ("ab", seed, arm) for seed in (0, 1) for arm in ("draft", "refine")
     }
+
+
+def test_a_replay_that_hangs_ends_like_a_request_and_the_run_goes_on(
+    tmp_path: Path,
+    load: Callable[[Parts], Parts],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def hang(*_: Any) -> None:
+        while True:
+            pass
+
+    load(rig.parts(Fickle()))
+    monkeypatch.setattr(replay, "replay", hang)
+    run = ran(tmp_path, "ab", deadline_s=1)
+    assert run.replays == ()
+    assert run.footer is not None
+    assert (run.footer.errors, run.footer.complete) == (0, True)
+    assert "no replay of refine on ab: deadline: no answer within 1 s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

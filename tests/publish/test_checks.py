@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from runs import GREEDY, steps
-from submitted import GIT, NAMES, SUITE, header, records, run_of, submission, use_suite
+from submitted import AFTER, GIT, NAMES, SUITE, header, records, run_of, submission, use_suite
 
 from xpress_bench.analyse import metrics
 from xpress_bench.analyse.reduce import select
@@ -94,24 +94,31 @@ def unjudged():
 def far_dirty():
     """The second launch was of changed files."""
     machine = {"git": GIT | {"dirty": True}}
-    return changed(Launch, lambda one: replace(one, machine=machine), lambda one: one.launch == 1)
+    return changed(Launch, lambda one: replace(one, machine=one.machine | machine), lambda one: one.launch == 1)
 
 
 def elsewhere():
     """The second launch was on another machine."""
     machine = {"git": GIT, "hard": {"cpu_model": "Another CPU", "torch_threads": 2}}
-    return changed(Launch, lambda one: replace(one, machine=machine), lambda one: one.launch == 1)
+    return changed(Launch, lambda one: replace(one, machine=one.machine | machine), lambda one: one.launch == 1)
 
 
 def busy():
     """Others took 8 of 20 CPU seconds of the second launch, whatever its mark says."""
-    names = ("cpu_busy_s", "cpu_idle_s", "cpu_stolen_s", "own_cpu_s")
-    states = {
-        "started": {"before": dict.fromkeys(names, 0.0)},
-        "ended": {"after": dict(zip(names, (20, 0, 0, 12), strict=True))},
-    }
+    return ended(AFTER | {"cpu_busy_s": 20.0, "cpu_idle_s": 0.0, "own_cpu_s": 12.0})
+
+
+def blind():
+    """A system that tells nobody's CPU time; no reading shows that anything disturbed the second launch."""
+    return ended({"cpu_busy_s": None, "own_cpu_s": 10.0, "reasons": {"cpu_busy_s": "no CPU times on this system"}})
+
+
+def ended(after):
+    """The journal with these readings at the end of the second launch."""
     return changed(
-        Launch, lambda one: replace(one, machine=one.machine | states[one.event]), lambda one: one.launch == 1
+        Launch,
+        lambda one: replace(one, machine={"after": after}),
+        lambda one: one.launch == 1 and one.event == "ended",
     )
 
 
@@ -130,6 +137,7 @@ BROKEN = {
     "schema: no settings": ("schema", head(settings={})),
     "schema: seeds of a billion": ("schema", settings(repeats=10**9)),
     "schema: batch": ("schema", settings(batch_size=2)),
+    "schema: batches": ("schema", head(batches=(("p0", "p1"),))),
     "schema: name of an arm": ("schema", head(arms=(header().arms[0], replace(header().arms[1], name="x" * 10_000)))),
     "schema: one arm": ("schema", head(arms=header().arms[:1])),
     "schema: no direct": ("schema", head(arms=header().arms[1:])),
@@ -150,6 +158,7 @@ BROKEN = {
         "numbers",
         first_cells(1, steps=replace(steps([2, 2, 1], [3, 3, 1]), draft_s=(-1.0, 0, 0))),
     ),
+    "numbers: a row of a batch": ("numbers", first_cells(1, batch=0)),
     "numbers: a huge peak": ("numbers", changed(Memory, lambda one: replace(one, peak_bytes=2**60))),
     "numbers: an endless error": ("numbers", first_cells(1, latency_s=None, error="x" * 10_000)),
     "suite: another hash": ("suite", head(suite=header().suite | {"sha256": "0" * 64})),
@@ -176,6 +185,7 @@ BROKEN = {
     "launches: one did not end": ("launches", without(Launch, lambda one: one.launch == 1 and one.event == "ended")),
     "launches: another machine": ("launches", elsewhere()),
     "quiet: others": ("quiet", busy()),
+    "quiet: unknown": ("quiet", blind()),
     "memory: none": ("memory", without(Memory)),
     "memory: unknown": ("memory", changed(Memory, lambda one: replace(one, peak_bytes=None, reason="no child"))),
     "tree: dirty": ("tree", head(git=GIT | {"dirty": True})),
@@ -200,6 +210,11 @@ def test_a_broken_rule_is_named(case):
     first, *others = [name for name, _ in found(lines)]
     assert first == code
     assert set(others) <= {"parity"}  # other ids are also a difference that no replay judged
+
+
+def test_what_could_not_be_read_is_not_taken_for_quiet():
+    said = "launch 1 could not be judged: the CPU time of others (no CPU times on this system)"
+    assert found(blind()) == [("quiet", said)]
 
 
 def test_a_good_run_breaks_none():
@@ -239,13 +254,9 @@ def test_a_judged_difference_is_admitted_though_it_is_wrong():
 
 
 def test_a_release_without_a_checkout_is_admitted():
-    assert (
-        found(
-            head(git={"commit": None, "dirty": None, "reason": "the package is in no git checkout"})[:1]
-            + [replace(one, machine={}) if isinstance(one, Launch) else one for one in journal()[1:]]
-        )
-        == []
-    )
+    installed = {"commit": None, "dirty": None, "reason": "the package is in no git checkout"}
+    lines = changed(Launch, lambda one: replace(one, machine=one.machine | {"git": installed}))
+    assert found([*head(git=installed)[:1], *lines[1:]]) == []
 
 
 def test_margin_and_scorers_are_those_of_the_suite():

@@ -40,7 +40,7 @@ def test_two_runs_have_a_section_for_each_arm():
     assert rows(draft)["median latency"][2] == "speed-up 1.25 [1.25, 1.25]"
     assert rows(draft)["speed-up vs direct"] == ["1.25 [1.25, 1.25]", "1.25 [1.25, 1.25]", "ratio 1.00 [1.00, 1.00]"]
     assert rows(draft)["accepted, %"][0] == "25.0 [25.0, 25.0]"
-    assert rows(draft)["identical ids"][2] == "32 of 32 prompts, at least 91.1 %"  # 0.05 ** (1 / 32)
+    assert rows(draft)["identical output"][2] == "32 of 32 prompts, at least 91.1 %"  # 0.05 ** (1 / 32)
     assert rows(draft)["process peak rss"] == ["500 MiB", "500 MiB", "ratio 1.00"]
     assert "tokens/step" not in rows(found.sections[0])
 
@@ -133,13 +133,13 @@ def test_what_does_not_pair_or_is_not_known_is_said():
     (section,) = two(ours, theirs).sections
     assert texts(section.lines, "not paired") == ["1 prompt not in A: p3", "1 prompt failed in B: p2"]
     assert texts(section.lines, "not known") == [
-        "identical ids: ids are not comparable under rejection sampling",
+        "identical output: ids are not comparable under rejection sampling",
         "score: the suite's items are not at hand",
         "peak memory of A: peak memory was not measured",
         "peak memory of B: peak memory was not measured",
         "tokens per step: no verify step was taken",
     ]
-    assert "identical ids" not in rows(section)
+    assert "identical output" not in rows(section)
 
 
 def test_a_condition_without_a_pair_says_so():

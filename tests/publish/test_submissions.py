@@ -1,7 +1,7 @@
 """The two commands: submit a run, build the site of all."""
 
 import json
-import math
+import pickle
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,18 +14,16 @@ from xpress_bench.errors import UsageError
 from xpress_bench.leaderboard import SUBMISSIONS, site, submit
 from xpress_bench.publish import shelf
 from xpress_bench.publish.bundle import DECLARATION, PACKED, declare, open_bundle
-from xpress_bench.publish.site import Axis
+from xpress_bench.publish.submissions import admitted
 from xpress_bench.records import Cell, Memory, Replay
 
-DRAW = shelf._pictures
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
 @pytest.fixture(autouse=True)
 def place(monkeypatch, tmp_path):
-    """An empty folder to work in, a suite of 32 prompts, and no plots, which take a second each."""
+    """An empty folder to work in, and a suite of 32 prompts."""
     use_suite(monkeypatch)
-    monkeypatch.setattr(shelf, "_pictures", lambda *_: ())
     monkeypatch.chdir(tmp_path)
 
 
@@ -235,6 +233,42 @@ def test_a_figure_is_computed_once_and_again_when_the_bundle_changes(monkeypatch
         built()
 
 
+class Workers:
+    """Processes that are none: each is given a copy of its work and told apart from this one by nothing else."""
+
+    def __init__(self, mp_context):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def map(self, work, bundles, chunksize):
+        return [pickle.loads(pickle.dumps(work))(pickle.loads(pickle.dumps(one))) for one in bundles]
+
+
+def test_many_figures_are_computed_elsewhere_and_a_refused_one_is_told(monkeypatch, capsys):
+    for name in ("a", "b", "wild"):
+        submitted(name)
+    bundle = open_bundle(SUBMISSIONS / "wild")
+    declare(SUBMISSIONS / "wild", replace(bundle.declaration, headline=()))
+    monkeypatch.setattr(shelf, "MANY", 3)
+    monkeypatch.setattr(shelf, "ProcessPoolExecutor", Workers)
+    fill, here = shelf.Shelf.fill, []
+
+    def filled(self, bundles):
+        fill(self, bundles)
+        monkeypatch.setattr(shelf, "admitted", lambda bundle: here.append(bundle.folder.name) or admitted(bundle))
+
+    monkeypatch.setattr(shelf.Shelf, "fill", filled)
+    assert built() == 1
+    assert here == ["wild"]
+    assert "wild is not admitted: [summary]" in capsys.readouterr().err
+    assert {name for _, name, *_ in rows()} == {"a", "b"}
+
+
 def test_folders_that_hold_something_else_are_left_alone():
     submitted("good")
     Path("site").mkdir()
@@ -249,26 +283,6 @@ def test_a_folder_that_cannot_be_written():
     Path("cache").write_text("a file")
     with pytest.raises(UsageError, match=r"cache.*choose folders"):
         built()
-
-
-def test_plots_are_drawn_where_matplotlib_is(monkeypatch):
-    submitted("good")
-    monkeypatch.setattr(shelf, "_pictures", DRAW)
-    built()
-    folder = Path("site/submissions/good")
-    shown = re.findall(r'<img src="([^"]+)"', page("submissions/good/index.html"))
-    assert "0-speed-ups.svg" in shown
-    assert sorted(shown) == sorted(file.name for file in folder.glob("*.svg"))
-    assert all(file.read_bytes().startswith(b"<?xml") for file in folder.glob("*.svg"))
-    monkeypatch.setattr(shelf, "_version", lambda name: None)
-    built()
-    assert "<img" not in page("submissions/good/index.html")
-
-
-def test_wild_intervals_are_drawn_inside_the_box():
-    axis = Axis.of([(2.0, 0.0, math.inf), (2.0, 1.9, 2.1)])
-    assert 0 <= axis.at(0.0) < axis.at(1.0) < axis.at(2.0) < axis.at(math.inf) <= 200
-    assert Axis.of([]).at(1.0) == 100
 
 
 def test_no_submissions():

@@ -55,8 +55,8 @@ def test_stage_times_of_every_step():
     taken = replace(steps([1, 0]), draft_s=(0.003, 0.005), refine_s=(), verify_s=(0.01, 0.02))
     found = tables([cell("direct"), cell("draft", steps=taken, launch=2, seed=5, repeat=1)])["stage_times.csv"]
     assert [tuple(row.values()) for row in found] == [
-        ("greedy", "draft", "2", "p0", "1", "5", "1", "1", "0.003", "", "0.01"),
-        ("greedy", "draft", "2", "p0", "1", "5", "1", "2", "0.005", "", "0.02"),
+        ("greedy", "draft", "2", "p0", "1", "5", "1", "1", "0.003", "", "0.01", ""),
+        ("greedy", "draft", "2", "p0", "1", "5", "1", "2", "0.005", "", "0.02", ""),
     ]
 
 

@@ -11,7 +11,7 @@ some do, would leave short answers with no step at all.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 from xpress_bench.analyse.groups import numbered
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown, clustered_ratio_interval, mean_interval
 from xpress_bench.analyse.reduce import Cells
-from xpress_bench.records import Cell
+from xpress_bench.records import Cell, Counts
 
-Counts = NDArray[np.int64]  # one entry per prompt
+Sums = NDArray[np.int64]  # one entry per prompt
 SUMS = ("steps", "offered", "accepted", "committed")  # of a tally
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """All are Unknown with a reason when no verify step was taken, as in the direct arm.
+    """All are Unknown with a reason when no verify step was taken, as in the direct arm, or none is known.
 
     tokens_per_step_committed: sum c / T, the headline, the target's own token included. tokens_per_step_nominal:
     1 + sum a / T. accepted_drafts_per_step: sum a / T. draft_accept_rate: sum a / sum p.
@@ -53,7 +53,8 @@ def acceptance(cells: Iterable[Cell]) -> Acceptance:
     sums = np.array([cells.per_prompt(cells.tallied(name)) for name in SUMS], dtype=np.int64)
     stepped = sums[0] > 0
     steps, offered, accepted, committed = sums[:, stepped]
-    return Acceptance(
+    served = [cell.counts for cell in cells if cell.counts]
+    found = Acceptance(
         steps=int(steps.sum()),
         tokens_per_step_committed_step=_pooled(committed, steps),
         tokens_per_step_committed_prompt=_mean_of_prompts(committed, steps),
@@ -65,26 +66,41 @@ def acceptance(cells: Iterable[Cell]) -> Acceptance:
         draft_accept_rate_prompt=at_most_one(_mean_of_prompts(accepted, offered)),
         accept_marginal_step=_marginal(_reached(cells)[:, stepped], steps),
     )
+    return _as_far_as_told(found, served) if served else found
 
 
-def _pooled(numerators: Counts, denominators: Counts) -> Measure:
+def _as_far_as_told(found: Acceptance, served: Sequence[Counts]) -> Acceptance:
+    """What was worked out of the counts of servers, less what some of them do not tell."""
+    known = [one for one in served if one.tally.steps]
+    if not known:
+        reason = Unknown(next((one.reason for one in served if one.reason), "no verify step was taken"))
+        return Acceptance(0, *(reason,) * 8, accept_marginal_step=())
+    if any(one.offered is None for one in known):
+        unknown = Unknown("the server does not tell how many tokens it drafted")
+        found = replace(found, draft_accept_rate_step=unknown, draft_accept_rate_prompt=unknown)
+    if any(one.tally.accepted and not one.reached for one in known):
+        found = replace(found, accept_marginal_step=(Unknown("the server does not tell acceptance by position"),))
+    return found
+
+
+def _pooled(numerators: Sums, denominators: Sums) -> Measure:
     if denominators.sum() == 0:
         return Unknown(_nothing(denominators))
     return clustered_ratio_interval(numerators.tolist(), denominators.tolist())
 
 
-def _mean_of_prompts(numerators: Counts, denominators: Counts) -> Measure:
+def _mean_of_prompts(numerators: Sums, denominators: Sums) -> Measure:
     some = denominators > 0  # a prompt that was offered nothing has no rate; it is not a rate of 0
     if not some.any():
         return Unknown(_nothing(denominators))
     return mean_interval((numerators[some] / denominators[some]).tolist())
 
 
-def _nothing(denominators: Counts) -> str:
+def _nothing(denominators: Sums) -> str:
     return "no draft token was offered" if len(denominators) else "no verify step was taken"
 
 
-def _reached(cells: Cells) -> Counts:
+def _reached(cells: Cells) -> Sums:
     """[n - 1, prompt]: steps that accepted at least n drafts, n from 1 to the longest offer."""
     prompt_of, prompts = cells.prompts
     rounds_of, rounds = numbered(tally.rounds for tally in cells.tallies)  # of few kinds, for repeats take equal steps
@@ -98,7 +114,7 @@ def _reached(cells: Cells) -> Counts:
     return found[::-1].cumsum(axis=0)[::-1][1:]
 
 
-def _marginal(reached: Counts, steps: Counts) -> tuple[Measure, ...]:
+def _marginal(reached: Sums, steps: Sums) -> tuple[Measure, ...]:
     return tuple(at_most_one(_pooled(row, steps)) for row in reached)
 
 

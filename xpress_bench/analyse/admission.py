@@ -1,7 +1,7 @@
 """Was a launch disturbed? Judged from what was read off the machine just before and just after its timed requests.
 
-Where there is a counter, its growth is judged and not the state at the two ends. What could not be read counts as
-undisturbed.
+Where there is a counter, its growth is judged and not the state at the two ends. What could not be read disturbs no
+launch and clears none: `unjudged` says what that is.
 """
 
 from __future__ import annotations
@@ -18,19 +18,48 @@ CPU_SHARE = 0.05
 THROTTLED_SHARE = 0.01  # of the launch: less cannot move a median by what is called a difference
 FOREIGN_BYTES = 2**30  # the driver's own reserve can be nearly as much (nvml-wrapper#57)
 _HARMLESS = {"gpu_idle", "applications_clocks_setting"}  # reasons for a low clock that are no throttling
+# What is judged on every machine and on one with a GPU, and the readings that tell it: all of any one row.
+_CPU_NEEDS = {"the CPU time of others": (("cpu_busy_s", "cpu_idle_s", "cpu_stolen_s", "own_cpu_s"),)}
+_GPU_NEEDS = {
+    "throttling": (("gpu_power_throttled_ns", "gpu_thermal_throttled_ns", "clock_s"), ("gpu_throttle_reasons",)),
+    "others on the GPU": (("gpu_foreign_processes",), ("gpu_used_bytes", "gpu_own_bytes")),
+}
 
 
 def disturbed(launches: Sequence[Launch]) -> dict[int, str]:
     """The launches that something disturbed, and what it was, from their marks."""
+    return {launch: what for launch, states in _states(launches).items() if (what := disturbance(*states))}
+
+
+def unjudged(launches: Sequence[Launch], device: str) -> dict[int, str]:
+    """The launches that may have been disturbed without a trace: what could not be read, and why, from their marks."""
+    needs = _CPU_NEEDS | (_GPU_NEEDS if device.startswith("cuda") else {})
+    return {launch: gaps for launch, states in _states(launches).items() if (gaps := "; ".join(_gaps(needs, *states)))}
+
+
+def _states(launches: Sequence[Launch]) -> dict[int, tuple[Conditions, Conditions]]:
+    """The readings before and after every launch that ended."""
     before = {mark.launch: mark.machine.get("before") or {} for mark in launches if mark.event == "started"}
     after = {mark.launch: mark.machine.get("after") or {} for mark in launches if mark.event == "ended"}
-    found = {launch: disturbance(state, after.get(launch, {})) for launch, state in before.items()}
-    return {launch: what for launch, what in found.items() if what}
+    return {launch: (before.get(launch, {}), state) for launch, state in after.items()}
+
+
+def _gaps(needs: Mapping[str, Sequence[Sequence[str]]], before: Conditions, after: Conditions) -> Iterator[str]:
+    for what, ways in needs.items():
+        missing = [[name for name in way if None in (before.get(name), after.get(name))] for way in ways]
+        if all(missing):
+            yield f"{what} ({_reason(missing[0][0], before, after)})"
 
 
 def disturbance(before: Conditions, after: Conditions) -> str | None:
     """What disturbed a launch between two readings; None if nothing did."""
     return "; ".join((*_cpu(before, after), *_throttled(before, after), *_shared(before, after))) or None
+
+
+def _reason(name: str, *states: Conditions) -> str:
+    """Why a reading is unknown, as it was written down beside it."""
+    said = ((state.get("reasons") or {}).get(name) for state in states)
+    return next((str(reason) for reason in said if reason), "not recorded")
 
 
 def _cpu(before: Conditions, after: Conditions) -> Iterator[str]:

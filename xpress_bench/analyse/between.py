@@ -149,7 +149,7 @@ def _of_seeds(side: Selection, seeds: set[int]) -> Selection:
     usable, failed, short = (
         tuple(cell for cell in cells if cell.seed in seeds) for cells in (side.usable, side.failed, side.short)
     )
-    return Selection(side.condition, Cells(usable), failed, short)
+    return Selection(side.condition, Cells(usable), failed, short, side.rows)
 
 
 def _weakened(a: Run, b: Run) -> Iterator[str]:

@@ -46,6 +46,7 @@ class SpeedUp:
     prompts: int
     slower: tuple[str, ...]
     missing: tuple[str, ...]
+    units: str = "prompts"  # or "batches": then what is said of prompts is of them
 
     @property
     def latency(self) -> Latency:
@@ -61,13 +62,14 @@ class SpeedUp:
 
 def speed_ups(selection: Selection, arms: Sequence[str]) -> tuple[SpeedUp, ...]:
     """Every later arm against every earlier one, p-values adjusted."""
-    units_s = {arm: unit_latencies(selection.of(arm)) for arm in arms}
+    units_s = {arm: unit_latencies(selection.timed(arm)) for arm in arms}
     pairs = [(arm, base) for at, arm in enumerate(arms) for base in arms[:at]]
-    found = [_speed_up(arm, base, pair_units(units_s[base], units_s[arm])) for arm, base in pairs]
+    units = "prompts" if selection.rows == 1 else "batches"
+    found = [_speed_up(arm, base, pair_units(units_s[base], units_s[arm]), units) for arm, base in pairs]
     return tuple(_adjusted(found))
 
 
-def _speed_up(arm: str, base: str, paired: Paired) -> SpeedUp:
+def _speed_up(arm: str, base: str, paired: Paired, units: str) -> SpeedUp:
     log_ratios = paired.log_ratios()
     return SpeedUp(
         arm,
@@ -81,6 +83,7 @@ def _speed_up(arm: str, base: str, paired: Paired) -> SpeedUp:
         prompts=len(log_ratios),
         slower=tuple(prompt for prompt, value in log_ratios.items() if value < 0),
         missing=paired.missing,
+        units=units,
     )
 
 

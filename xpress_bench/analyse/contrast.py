@@ -28,7 +28,9 @@ from xpress_bench.analyse.matching import Matched, Side, flat, match
 from xpress_bench.analyse.parity import score_difference
 from xpress_bench.analyse.power import spread
 from xpress_bench.analyse.reduce import (
+    Selection,
     Unit,
+    by_batch,
     group_by_prompt,
     pair,
     per_prompt,
@@ -97,11 +99,12 @@ def contrast(
     """Everything about one pair of sides. `untimed`: why their latencies may not be compared, None if they may."""
     matched = match(base, arm, pool_launches=within is None)
     sides = flat(matched.base), flat(matched.arm)
-    faster, total, logs = _speed(matched, untimed)
+    timed = matched if base.selection.rows == 1 else match(base, arm, within is None, Selection.timed)
+    faster, total, logs = _speed(timed, untimed)
     steps, ratio = _counted(*sides, lambda tally: (tally.committed, tally.steps), "no verify step was taken")
     rate, _ = _counted(*sides, lambda tally: (tally.accepted, tally.offered), "no draft token was offered")
     scored, score_sd = _scores(*sides, items, scorers)
-    medians = [median_interval(list(prompt_latencies(cells).values())) for cells in sides]
+    medians = [median_interval(list(prompt_latencies(by_batch(cells)).values())) for cells in sides]
     return Comparison(
         base.selection.condition,
         base.label,
@@ -112,7 +115,7 @@ def contrast(
         total_time=total,
         log_ratio_sd=untimed or spread(logs),
         within=within,
-        over_direct=None if within else _over_direct(base, arm, sides, untimed),
+        over_direct=None if within else _over_direct(base, arm, timed, untimed),
         tokens_per_step=steps,
         tokens_per_step_ratio=ratio,
         draft_accept_rate=rate,
@@ -148,15 +151,13 @@ def _launches(side: Mapping[Unit, list[Cell]]) -> Mapping[Unit, list[float]]:
     return found
 
 
-def _over_direct(
-    base: Side, arm: Side, sides: tuple[list[Cell], list[Cell]], untimed: Unknown | None
-) -> Contrast | None:
+def _over_direct(base: Side, arm: Side, timed: Matched, untimed: Unknown | None) -> Contrast | None:
     """Speed-up of each side over the direct arm beside it: what slows a whole session down cancels out."""
     if base.direct is None or arm.direct is None or base.arm == base.direct:
         return None
     logs = [
-        pair(side.selection.of(direct), cells).log_ratios()
-        for side, direct, cells in ((base, base.direct, sides[0]), (arm, arm.direct, sides[1]))
+        pair(side.selection.timed(direct), flat(cells)).log_ratios()
+        for side, direct, cells in ((base, base.direct, timed.base), (arm, arm.direct, timed.arm))
     ]
     both = [prompt for prompt in logs[0] if prompt in logs[1]]
     ours, theirs = (ratio_interval([side[prompt] for prompt in both]) for side in logs)
@@ -187,7 +188,7 @@ def _counted(
 def _sums(cells: Sequence[Cell], count: Callable[[Tally], tuple[int, int]]) -> dict[str, tuple[int, int]]:
     sums: dict[str, tuple[int, int]] = {}
     for cell in cells:
-        (k, n), (more_k, more_n) = sums.get(cell.prompt, (0, 0)), count(cell.steps.tally)
+        (k, n), (more_k, more_n) = sums.get(cell.prompt, (0, 0)), count(cell.tally)
         sums[cell.prompt] = k + more_k, n + more_n
     return sums
 
@@ -196,19 +197,22 @@ def _identical(matched: Matched, condition: Condition) -> Measure:
     if condition.verifier == "rejection":
         return Unknown("ids are not comparable under rejection sampling")
     prompts = {unit[1] for unit in matched.base}
-    unequal = {unit[1] for unit in matched.base if len(_outputs(matched, unit)) > 1}
+    unequal = {unit[1] for unit in matched.base if len(set.union(*_outputs(matched, unit))) > 1}
     return exact_lower_bound(len(prompts) - len(unequal), len(prompts))
 
 
-def _outputs(matched: Matched, unit: Unit) -> set[tuple[int, ...]]:
-    return {cell.ids for side in (matched.base, matched.arm) for cell in side[unit]}
+def _outputs(matched: Matched, unit: Unit) -> list[set[Sequence[object]]]:
+    """What each side said: ids, or texts where a server gave no ids."""
+    sides = matched.base[unit], matched.arm[unit]
+    by_text = any(cell.counts and not cell.ids for side in sides for cell in side)
+    return [{cell.text if by_text else cell.ids for cell in side} for side in sides]
 
 
 def _first_divergence(matched: Matched) -> Measure:
     """Median over the prompts that differ of the first token index at which a pair of outputs does."""
     places: defaultdict[str, list[int]] = defaultdict(list)
     for unit in matched.base:
-        for ours, theirs in product({c.ids for c in matched.base[unit]}, {c.ids for c in matched.arm[unit]}):
+        for ours, theirs in product(*_outputs(matched, unit)):
             at = first_difference(ours, theirs)
             if at is not None:
                 places[unit[1]].append(at)

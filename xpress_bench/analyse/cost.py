@@ -15,7 +15,7 @@ import numpy as np
 
 from xpress_bench.analyse.groups import Floats
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown, totals_ratio_interval
-from xpress_bench.analyse.reduce import Cells
+from xpress_bench.analyse.reduce import Cells, by_batch
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Cell, Header
 
@@ -108,7 +108,7 @@ def step_s(cells: Sequence[Cell]) -> Measure:
 
 def _timed(cells: Sequence[Cell]) -> Cells:
     """Requests whose latency, prefill and stages were timed."""
-    cells = Cells.of(cells)
+    cells = by_batch(cells)
     stages_s = np.where(cells.tallied("steps") > 0, cells.tallied("verify_s"), 0.0)
     timed = ~np.isnan(cells.latency_s + cells.column("prefill_s") + stages_s)
     return cells if timed.all() else cells.where(timed)  # what a selection has worked out, it would work out again

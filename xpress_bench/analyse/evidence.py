@@ -71,7 +71,8 @@ def examine(run: Run, items: Sequence[Scorable] = ()) -> list[Evidence]:
             seen = [trace for trace in run.traces if (trace.arm, trace.condition) == (one.arm.name, of.condition)]
             kept, best, shares = ledger(one.arm, cells), knee(cells, direct), stage_shares(cells)
             watched = passes(one.arm, seen, cells), calibration(seen), draft_law(seen)
-            found.append(Evidence(summary, of, one, kept, best, shares, pair(direct, cells), *watched))
+            paired = pair(selection.timed(DIRECT), selection.timed(one.arm.name))
+            found.append(Evidence(summary, of, one, kept, best, shares, paired, *watched))
     return found
 
 

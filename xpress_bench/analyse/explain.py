@@ -143,14 +143,14 @@ def few_prompts(e: Evidence) -> Told | None:
     ratios, items = list(e.paired.log_ratios().values()), int(header.suite["items"])
     deviation, effect = spread(ratios), max(abs(fmean(ratios)), math.log1p(NOISE_BAND))
     found, prompts = detectable_speed_up(deviation, len(ratios), POWER), needed(effect, deviation, POWER)
-    lines = [f"{shown(speed.gmean_paired)} times the speed of direct on {speed.prompts} prompts"]
+    lines = [f"{shown(speed.gmean_paired)} times the speed of direct on {speed.prompts} {speed.units}"]
     if not isinstance(found, Unknown):
         lines.append(f"so many find a change of {found - 1:.1%} with a power of {POWER:.0%}")
     if not isinstance(prompts, Unknown):
-        lines.append(f"one of {math.expm1(effect):.1%} takes {prompts} prompts")
-    more = items if isinstance(prompts, Unknown) else min(prompts, items)
+        lines.append(f"one of {math.expm1(effect):.1%} takes {prompts} {speed.units}")
+    more = items if isinstance(prompts, Unknown) else min(prompts * header.rows, items)
     larger = {"limit": more} if more > len(header.prompts) else _more_launches(e)
-    return f"{e.one.arm.name}: too few prompts to tell its speed from direct's", lines, e.again(larger)
+    return f"{e.one.arm.name}: too few {speed.units} to tell its speed from direct's", lines, e.again(larger)
 
 
 def unsteady(e: Evidence) -> Told | None:
@@ -168,8 +168,8 @@ def loses(e: Evidence) -> Told | None:
     speed = e.of.speed_up(e.one.arm.name)
     if speed is None or speed.latency != "faster" or len(speed.slower) <= SLOWER_SHARE * speed.prompts:
         return None
-    line = f"{len(speed.slower)} of {speed.prompts} prompts are slower, worst: {e.worst()}"
-    return f"{e.one.arm.name}: faster on the whole, but not on every prompt", [line], e.report()
+    line = f"{len(speed.slower)} of {speed.prompts} {speed.units} are slower, worst: {e.worst()}"
+    return f"{e.one.arm.name}: faster on the whole, but not on all {speed.units}", [line], e.report()
 
 
 def seeds_vary(e: Evidence) -> Told | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from xpress_bench.analyse.summary import DIRECT
 from xpress_bench.errors import UsageError
 from xpress_bench.records import Arm, Condition, Header
+from xpress_bench.settings import flat
 
 Values = dict[str, Any]
 # Settings that the arms of the header show as they turned out, and the folder, which changes nothing.
@@ -29,10 +30,10 @@ class Difference:
     arm: Any
 
 
-def refuse(a: Header, b: Header) -> None:
+def refuse(a: Header, b: Header, may_differ: Sequence[str] = ()) -> None:
     """UsageError that names every difference which leaves nothing to compare; silent without one."""
-    ours, theirs = _identity(a), _identity(b)
-    faults = [f"{one.what} {_brief(one.base)} and {_brief(one.arm)}" for one in _of_values(ours, theirs)]
+    found = [one for one in _of_values(_identity(a), _identity(b)) if one.what not in may_differ]
+    faults = [f"{one.what} {_brief(one.base)} and {_brief(one.arm)}" for one in found]
     if not common_conditions(a, b):
         sides = [listed(map(str, run.conditions)) for run in (a, b)]
         faults.append(f"conditions {sides[0]!r} and {sides[1]!r}")
@@ -45,7 +46,7 @@ def refuse(a: Header, b: Header) -> None:
 
 def _identity(header: Header) -> Values:
     """What has to agree for two runs to have been asked the same."""
-    suite, target, settings = header.suite, header.target, _flat(header.settings)
+    suite, target, settings = header.suite, header.target, flat(header.settings)
     return {
         **{f"suite {name}": suite.get(name) for name in ("name", "version", "sha256")},
         "target weights": target.get("weights_sha256") or target.get("name"),  # a toy target has no weights
@@ -73,7 +74,7 @@ def _described(header: Header, arms: set[str]) -> Values:
         "arms": listed(names_of(header)),
         "conditions": listed(map(str, header.conditions)),
         **{f"{arm.name}: {key}": value for arm in shown for key, value in _arm_values(arm).items()},
-        **{key: value for key, value in _flat(header.settings).items() if key not in hidden},
+        **{key: value for key, value in flat(header.settings).items() if key not in hidden},
         "attention": header.target.get("attention"),
         **{name: value for name, value in header.versions.items() if name not in WEAKENING},
         **{f"git {key}": header.git.get(key) for key in ("commit", "dirty")},
@@ -121,15 +122,7 @@ def listed(names: Iterable[str]) -> str:
 
 
 def _arm_values(arm: Arm) -> Values:
-    return _flat({field.name: getattr(arm, field.name) for field in fields(arm) if field.name != "name"})
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Values:
-    """Nested values by dotted key."""
-    flat: Values = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
-    return flat
+    return flat({field.name: getattr(arm, field.name) for field in fields(arm) if field.name != "name"})
 
 
 def _of_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:

@@ -10,6 +10,7 @@ from itertools import accumulate
 from xpress_bench.analyse.acceptance import acceptance
 from xpress_bench.analyse.intervals import Measure, Unknown
 from xpress_bench.analyse.ledger import share_of
+from xpress_bench.analyse.reduce import by_batch
 from xpress_bench.analyse.stages import stages
 from xpress_bench.records import Cell
 
@@ -56,7 +57,7 @@ def stage_shares(cells: Sequence[Cell]) -> dict[str, Measure]:
     if isinstance(split := stages(cells), Unknown) or not split.reliable:
         return {}
     per_prompt: defaultdict[str, list[float]] = defaultdict(lambda: [0.0] * (len(STAGES) + 1))
-    for cell in cells:
+    for cell in by_batch(cells):
         if cell.latency_s and cell.steps.verify_s:
             parts = [sum(getattr(cell.steps, f"{stage}_s")) for stage in STAGES[:3]]
             parts += [cell.rest_s or 0.0, cell.prefill_s or 0.0, cell.latency_s]

@@ -98,7 +98,9 @@ def ledger(arm: Arm, cells: Sequence[Cell]) -> Ledger | Unknown:
     if isinstance(tallies, Unknown):
         return tallies
     gains, steps = [one.gain for one in tallies.values()], [one.steps for one in tallies.values()]
-    per_ms = signed_ratio(gains, [one.refine_s * 1e3 for one in tallies.values()])  # nothing was timed: Unknown
+    per_ms: Measure = Unknown("the refiner's time is that of a whole batch")
+    if all(cell.batch is None for cell in cells):
+        per_ms = signed_ratio(gains, [one.refine_s * 1e3 for one in tallies.values()])  # nothing was timed: Unknown
     return Ledger(_slots(list(tallies.values())), signed_ratio(gains, steps), per_ms)
 
 

@@ -43,10 +43,12 @@ def _across_launches(cell: Cell) -> Unit:
     return 0, *unit_of(cell)[1:]
 
 
-def match(base: Side, arm: Side, pool_launches: bool) -> Matched:
-    """The requests of two sides that pair, and those that do not."""
+def match(
+    base: Side, arm: Side, pool_launches: bool, of: Callable[[Selection, str], Sequence[Cell]] = Selection.of
+) -> Matched:
+    """The requests of two sides that pair, and those that do not; or of whatever else `of` a selection and an arm."""
     key = _across_launches if pool_launches else unit_of
-    ours, theirs = (_by_key(side.selection.of(side.arm), key) for side in (base, arm))
+    ours, theirs = (_by_key(of(side.selection, side.arm), key) for side in (base, arm))
     shared = sorted(ours.keys() & theirs.keys())
     same = {unit: ours[unit][0].prompt_sha256 == theirs[unit][0].prompt_sha256 for unit in shared}
     left: defaultdict[str, list[str]] = defaultdict(list)

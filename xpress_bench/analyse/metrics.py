@@ -173,7 +173,7 @@ def _measured(
         ratios = {prompt: above[prompt] / count for prompt, count in below.items() if count}
         if ratios:
             pooled = clustered_ratio_interval(list(above.values()), list(below.values()))
-            values = pooled, mean_interval(list(ratios.values())), _mean_of_categories(ratios, categories)
+            values = pooled, mean_interval(list(ratios.values())), mean_of_categories(ratios, categories)
         else:
             values = (Unknown(one.nothing if cells else empty or one.nothing),) * 3
         for suffix, measure in zip(("_step", "_prompt", "_suite"), values, strict=True):
@@ -188,7 +188,7 @@ def _per_prompt(cells: Sequence[Cell], count: Callable[[Cell], int]) -> dict[str
     return counts
 
 
-def _mean_of_categories(values: Mapping[str, float], categories: Mapping[str, str] | None) -> Measure:
+def mean_of_categories(values: Mapping[str, float], categories: Mapping[str, str] | None) -> Measure:
     """Mean of the means of categories, equal weights; t interval of a stratified sample (Cochran 1977, chapter 5)."""
     if categories is None:
         return Unknown("the categories of the prompts are not at hand")
@@ -215,7 +215,7 @@ def speedups(selection: Selection, arm: str, base: str) -> dict[str, Measure]:
     speedup_mean_tpot: mean over prompts of `tpot_s`, base over arm.
     """
     paired = speed_ups(selection, (base, arm))[0]
-    sides = [selection.of(name) for name in (base, arm)]
+    sides = [selection.timed(name) for name in (base, arm)]
     base_tps, arm_tps = _by_prompt([_rates(cells) for cells in sides])
     base_tpot, arm_tpot = _by_prompt([_unit_medians(cells, tpot_s) for cells in sides])
     return {

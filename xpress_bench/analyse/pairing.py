@@ -56,7 +56,7 @@ def latencies(run: Run, condition: Condition) -> dict[str, dict[str, float]]:
     selection, found = select(run, condition), dict[str, dict[str, float]]()
     for arm in run.header.arms:
         fastest: dict[Unit, float] = {}
-        for cell in selection.of(arm.name):
+        for cell in selection.timed(arm.name):
             if cell.latency_s:
                 unit = unit_of(cell)
                 fastest[unit] = min(cell.latency_s, fastest.get(unit, math.inf))

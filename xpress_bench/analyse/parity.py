@@ -1,9 +1,10 @@
 """Does an arm say what direct generation says? Shown, refuted or not shown; never taken for granted.
 
-Ids of the same (launch, prompt, turn, seed) under the same condition are compared; the prompt is the unit, and all its
-pairs must agree. A difference that the replay calls a tie or near-tie is rounding, reported apart from agreement. Under
-`rejection` sampling arms draw different noise, so ids say nothing: the run is judged by task score, non-inferior by the
-suite's declared margin, and refuted where traced drafts have not the law that the rule relies on.
+Ids of the same (launch, prompt, turn, seed) under the same condition are compared, and texts where a server gives no
+ids; the prompt is the unit, and all its pairs must agree. A difference that the replay calls a tie or near-tie is
+rounding, reported apart from agreement. Under `rejection` sampling arms draw different noise, so ids say nothing: the
+run is judged by task score, non-inferior by the suite's declared margin, and refuted where traced drafts have not the
+law that the rule relies on.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _SEVERITY: tuple[Verdict | None, ...] = ("tie", "near_tie", None, "real")
 class Divergence:
     """The worst difference of a prompt: where a pair first differs, and what the replay says of that place.
 
-    A token is None where that side had already stopped. `verdict` is None when no replay judged the place. `gap` and
-    `tolerance` are in logits.
+    A token is None where that side had already stopped. Of texts, position and tokens are characters. `verdict` is None
+    when no replay judged the place. `gap` and `tolerance` are in logits.
     """
 
     prompt: str
     seed: int
     position: int
-    arm_token: int | None
-    direct_token: int | None
+    arm_token: int | str | None
+    direct_token: int | str | None
     verdict: Verdict | None
     gap: float | None
     tolerance: float | None
@@ -60,7 +61,7 @@ class Parity:
     identical: share of prompts with the same ids, exact lower bound.
     explained: the same, with differences at ties and near-ties let pass.
     failed: prompts with a pair that failed, is empty or lacks a side; they never count as agreement.
-    first_divergence: median token index over the prompts that differ.
+    first_divergence: median token index over the prompts that differ, of texts the character.
     noise_floor: share of prompts on which direct agrees with its own repeats.
     score_difference: mean over prompts of the arm's score less direct's.
     """
@@ -102,6 +103,8 @@ def parity(
     outcome, reason = (
         _by_ids(len(prompts), places, failed) if comparable else _by_score(difference, margin, failed, law)
     )
+    if comparable and any(cell.counts and not cell.ids for cell in chain(ours.values(), theirs.values())):
+        reason += ", by text: a server gives no ids"
     unequal = {place.prompt for place in places}.union(failed)
     unexplained = {place.prompt for place in places if place.verdict in (None, "real")}.union(failed)
     apart = Unknown("ids are not comparable under rejection sampling")
@@ -144,14 +147,14 @@ def noise_floor(direct: Iterable[Cell]) -> Measure:
     prompts = {keys[pool][0] for pool in np.flatnonzero(np.bincount(pool_of) > 1).tolist()}
     if not prompts:
         return Unknown("direct ran once per prompt")
-    first: dict[int, tuple[int, ...]] = {}
-    outputs = ((pool, cell.ids) for pool, cell in zip(pool_of.tolist(), cells, strict=True))
-    unsteady = {keys[pool][0] for pool, ids in outputs if first.setdefault(pool, ids) != ids}
+    first: dict[int, tuple[int, ...] | str] = {}
+    outputs = ((pool, cell.output) for pool, cell in zip(pool_of.tolist(), cells, strict=True))
+    unsteady = {keys[pool][0] for pool, output in outputs if first.setdefault(pool, output) != output}
     return exact_lower_bound(len(prompts) - len(unsteady), len(prompts))
 
 
 def _incomplete(cells: Iterable[Cell]) -> Iterator[str]:
-    return (cell.prompt for cell in cells if not cell.ids or cell.error or cell.stop_reason == "short")
+    return (cell.prompt for cell in cells if not cell.tokens or cell.error or cell.stop_reason == "short")
 
 
 def _judged(replays: Iterable[Replay], arm: str, condition: Condition) -> dict[Place, Replay]:
@@ -164,8 +167,9 @@ def _divergences(
 ) -> dict[str, Divergence]:
     """The worst difference of each prompt that has one, the last of those that are as bad."""
     worst: dict[str, Divergence] = {}
-    answered = ((key, cell.ids, theirs[key].ids) for key, cell in ours.items() if key in theirs)
-    for key in sorted(key for key, mine, direct in answered if mine != direct and mine and direct):
+    both = (key for key, cell in ours.items() if key in theirs and cell.tokens and theirs[key].tokens)
+    answered = ((key, *_outputs(ours[key], theirs[key])) for key in both)
+    for key in sorted(key for key, mine, direct in answered if mine != direct):
         place = _divergence(ours[key], theirs[key], judged)
         severity = _SEVERITY.index(place.verdict)
         if place.prompt not in worst or severity >= _SEVERITY.index(worst[place.prompt].verdict):
@@ -173,16 +177,22 @@ def _divergences(
     return worst
 
 
+def _outputs(ours: Cell, theirs: Cell) -> tuple[Sequence[int | str], Sequence[int | str]]:
+    """What two requests are compared by: ids, or texts where one side has no ids."""
+    return (ours.ids, theirs.ids) if ours.ids and theirs.ids else (ours.text, theirs.text)
+
+
 def _divergence(ours: Cell, theirs: Cell, judged: Mapping[Place, Replay]) -> Divergence:
-    at = first_difference(ours.ids, theirs.ids)
+    mine, direct = _outputs(ours, theirs)
+    at = first_difference(mine, direct)
     assert at is not None
     replay = judged.get((*unit_of(ours)[1:], at))
     return Divergence(
         prompt=ours.prompt,
         seed=ours.seed,
         position=at,
-        arm_token=ours.ids[at] if at < len(ours.ids) else None,
-        direct_token=theirs.ids[at] if at < len(theirs.ids) else None,
+        arm_token=mine[at] if at < len(mine) else None,
+        direct_token=direct[at] if at < len(direct) else None,
         verdict=replay.verdict if replay else None,
         gap=replay.gap if replay else None,
         tolerance=replay.tolerance if replay else None,

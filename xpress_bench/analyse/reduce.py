@@ -2,16 +2,17 @@
 
 Repeats take their median inside a unit (launch, prompt, seed, turn). Two arms are compared inside a unit. Units are
 then averaged to one value per prompt. At temperature 0 a seed changes nothing, so all seeds of a prompt are repeats.
+Requests that were decoded together share their seconds: there a batch stands where a prompt does (`Selection.timed`).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import compress
+from itertools import chain, compress
 from operator import attrgetter
 from statistics import fmean
 from typing import TypeVar
@@ -63,13 +64,13 @@ class Cells(list[Cell]):
 
     @cached_property
     def tokens(self) -> Floats:
-        """Output ids."""
-        return np.array([len(cell.ids) for cell in self], dtype=np.float64)
+        """Output tokens."""
+        return np.array([cell.tokens for cell in self], dtype=np.float64)
 
     @cached_property
     def tallies(self) -> list[Tally]:
         """The steps of each cell as sums."""
-        return [cell.steps.tally for cell in self]
+        return [cell.tally for cell in self]
 
     def column(self, name: str) -> Floats:
         """A number of each cell by the name of its field, NaN for None."""
@@ -101,6 +102,7 @@ class Selection:
     usable: Cells
     failed: tuple[Cell, ...]
     short: tuple[Cell, ...]
+    rows: int = 1  # of a batch
     _of: Mapping[str, Cells] = field(init=False, repr=False, compare=False)
     _keyed: Mapping[str, dict[Key, Cell]] = field(init=False, repr=False, compare=False)
 
@@ -122,6 +124,20 @@ class Selection:
     def of(self, arm: str) -> Cells:
         """Usable cells of one arm, in journal order."""
         return self._of.get(arm) or Cells()
+
+    def timed(self, arm: str | None = None) -> Cells:
+        """What was timed as one, of one arm or of all: usable requests, or at a batch size above 1 batches, whole ones.
+
+        A batch is a cell under its own name: the times and steps of its last row, in which each second and step of the
+        batch stands once, and the ids of all rows. Seconds of single rows must not be summed, they are the same ones.
+        """
+        cells = self.usable if arm is None else self.of(arm)
+        if self.rows == 1:
+            return cells
+        rows: defaultdict[tuple[str, Key], list[Cell]] = defaultdict(list)
+        for cell in by_batch(cells):
+            rows[cell.arm, _key_of(cell)].append(cell)
+        return Cells(_batch(own) for own in rows.values() if len(own) == self.rows)
 
     def whole(self) -> Selection:
         """The same without arms of which a request failed: an arm that stopped halfway has done the easy half (C37)."""
@@ -162,7 +178,25 @@ def select(run: Run, condition: Condition) -> Selection:
         usable=Cells(cell for cell in cells if cell.error is None and cell.stop_reason != "short"),
         failed=tuple(cell for cell in cells if cell.error is not None),
         short=tuple(cell for cell in cells if cell.error is None and cell.stop_reason == "short"),
+        rows=run.header.rows,
     )
+
+
+def by_batch(cells: Iterable[Cell]) -> Cells:
+    """The same cells, rows of a batch under its name: they share their seconds, so that they are one sample of them."""
+    cells = Cells.of(cells)
+    if all(cell.batch is None for cell in cells):
+        return cells
+    return Cells(cell if cell.batch is None else replace(cell, prompt=f"batch {cell.batch + 1}") for cell in cells)
+
+
+def _batch(rows: Sequence[Cell]) -> Cell:
+    """The rows of a batch as one cell; two of them are the same request if all their prompts are."""
+    if any(row.latency_s is None for row in rows):
+        return replace(rows[0], latency_s=None)
+    last = max(rows, key=lambda row: (row.latency_s, row.tally.steps))
+    ids = tuple(chain.from_iterable(row.ids for row in rows))
+    return replace(last, ids=ids, prompt_sha256=" ".join(sorted(row.prompt_sha256 for row in rows)))
 
 
 def unit_of(cell: Cell) -> Unit:

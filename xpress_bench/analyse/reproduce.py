@@ -15,7 +15,7 @@ from functools import cache, cached_property
 from typing import Literal
 
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown, clustered_ratio_interval, mean_interval
-from xpress_bench.analyse.metrics import NO_STEP, metrics, speedups
+from xpress_bench.analyse.metrics import NO_STEP, mean_of_categories, metrics, speedups
 from xpress_bench.analyse.published import SPEED_UPS, THROUGHPUTS, UNCUT, Dataset, Metric, Publication, Row
 from xpress_bench.analyse.reduce import Selection, select
 from xpress_bench.analyse.summary import DIRECT
@@ -67,11 +67,12 @@ class Compared:
 
 @dataclass(frozen=True)
 class Ours:
-    """What one arm did on one data set under one condition, first turns only."""
+    """What one arm did on one data set under one condition, first turns only. `categories`: of prompts, if at hand."""
 
     header: Header
     arm: Arm
     selection: Selection
+    categories: Mapping[str, str] | None
 
     @property
     def cells(self) -> list[Cell]:
@@ -80,13 +81,13 @@ class Ours:
     @cached_property
     def lengths(self) -> Mapping[str, Measure]:
         """Every acceptance metric of ours by name."""
-        return metrics(self.cells)
+        return metrics(self.cells, self.categories)
 
     def measure(self, metric: str) -> Measure:
         """The value by the rule that the name stands for."""
         if metric in SPEED_UPS:
             return speedups(self.selection, self.arm.name, DIRECT)[metric]
-        return _uncut(self.cells, metric) if metric.startswith(UNCUT) else self.lengths.get(metric, UNMEASURED)
+        return _uncut(self, metric) if metric.startswith(UNCUT) else self.lengths.get(metric, UNMEASURED)
 
 
 def against(run: Run, publication: Publication, items: Sequence[Item] = ()) -> list[Compared]:
@@ -96,12 +97,13 @@ def against(run: Run, publication: Publication, items: Sequence[Item] = ()) -> l
     one with its steps, as `journals.read_run` gives it.
     """
     prompts = {_plain(name): prompts for name, prompts in _datasets(run.header, items).items()}
+    categories = {item.id: item.category for item in items} or None
 
     @cache
     def ours(arm: str, condition: Condition, dataset: str) -> Ours:
         cells = tuple(cell for cell in run.cells if cell.turn == 1 and cell.prompt in prompts[dataset])
         found = next(one for one in run.header.arms if one.name == arm)
-        return Ours(run.header, found, select(replace(run, cells=cells), condition))
+        return Ours(run.header, found, select(replace(run, cells=cells), condition), categories)
 
     return [
         _compared(ours(arm.name, condition, _plain(dataset)), publication, row, dataset, metric, value)
@@ -196,10 +198,10 @@ def _of_speed(header: Header, row: Row) -> Iterator[str]:
         yield f"another loop, theirs is {row.engine}"
 
 
-def _uncut(cells: Sequence[Cell], metric: str) -> Measure:
-    """Tokens per step with everything counted that was accepted before stop rules, pooled or as a mean over prompts."""
+def _uncut(ours: Ours, metric: str) -> Measure:
+    """Tokens per step with everything counted that was accepted before stop rules, by the rule of the metric's end."""
     tokens, steps = defaultdict[str, int](int), defaultdict[str, int](int)
-    for cell in cells:
+    for cell in ours.cells:
         for (*_, matched), count in cell.steps.tally.rounds:
             if matched is None:
                 return Unknown("the journal is older and does not say what was accepted behind a stop id")
@@ -209,7 +211,10 @@ def _uncut(cells: Sequence[Cell], metric: str) -> Measure:
         return Unknown(NO_STEP)
     if metric.endswith("_step"):
         return clustered_ratio_interval(list(tokens.values()), list(steps.values()))
-    return mean_interval([tokens[prompt] / count for prompt, count in steps.items()])
+    ratios = {prompt: tokens[prompt] / count for prompt, count in steps.items()}
+    if metric.endswith("_prompt"):
+        return mean_interval(list(ratios.values()))
+    return mean_of_categories(ratios, ours.categories)
 
 
 def _half_width(measure: Interval) -> float:

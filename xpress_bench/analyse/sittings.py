@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from xpress_bench.records import Launch
+from xpress_bench.analyse.admission import unjudged
+from xpress_bench.records import Header, Launch
 from xpress_bench.settings import flat
 
 _TOLD = {
@@ -25,7 +26,7 @@ def sittings(launches: Sequence[Launch]) -> Iterator[str]:
     for mark in started:
         by_sitting[mark.sitting].append(mark)
     if len(by_sitting) > 1:
-        parts = (f"{_named(marks)} at {marks[0].at_utc}" for marks in by_sitting.values())
+        parts = (f"{_named([one.launch for one in marks])} at {marks[0].at_utc}" for marks in by_sitting.values())
         yield f"measured in {len(by_sitting)} sittings, whose times may differ for that alone: {'; '.join(parts)}"
     for mark in started[1:]:
         if changes := list(_changes(started[0], mark)):
@@ -35,9 +36,20 @@ def sittings(launches: Sequence[Launch]) -> Iterator[str]:
             yield f"launch {mark.launch + 1} {_TOLD[mark.event]}: {mark.reason}"
 
 
-def _named(marks: Sequence[Launch]) -> str:
-    numbers = ", ".join(str(mark.launch + 1) for mark in marks)
-    return f"launch{'es' if len(marks) > 1 else ''} {numbers}"
+def not_judged(header: Header, launches: Sequence[Launch]) -> Iterator[str]:
+    """One sentence for all launches that lack the same readings; none where the run asked for no judgement."""
+    if header.settings.get("admission", "off") == "off":
+        return
+    by_gap: defaultdict[str, list[int]] = defaultdict(list)
+    for launch, gap in unjudged(launches, header.target["device"]).items():
+        by_gap[gap].append(launch)
+    for gap, found in by_gap.items():
+        yield f"whether anything disturbed {_named(found)} could not be judged: {gap}"
+
+
+def _named(launches: Sequence[int]) -> str:
+    numbers = ", ".join(str(launch + 1) for launch in launches)
+    return f"launch{'es' if len(launches) > 1 else ''} {numbers}"
 
 
 def _changes(first: Launch, other: Launch) -> Iterator[str]:

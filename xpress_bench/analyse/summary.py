@@ -16,9 +16,10 @@ from xpress_bench.analyse.cost import Cost, cost
 from xpress_bench.analyse.intervals import Measure, Unknown, clustered_ratio_interval, mean_interval, median_interval
 from xpress_bench.analyse.law import draft_law
 from xpress_bench.analyse.parity import Outcome, Parity, parity
-from xpress_bench.analyse.reduce import Cells, Selection, prompt_latencies, select
+from xpress_bench.analyse.reduce import Cells, Selection, by_batch, prompt_latencies, select
 from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
-from xpress_bench.analyse.sittings import sittings
+from xpress_bench.analyse.served import served
+from xpress_bench.analyse.sittings import not_judged, sittings
 from xpress_bench.analyse.stability import Stability, stability
 from xpress_bench.analyse.stages import Stages, stages
 from xpress_bench.analyse.streaming import no_collector
@@ -44,7 +45,8 @@ class Levels:
 class ArmSummary:
     """One arm under one condition. `latency_s`: median over prompts; `tokens_per_s`: all tokens over all time.
 
-    `cost`: against direct generation.
+    `cost`: against direct generation. In batches `latency_s` is the median over them of their median request, all time
+    is that of the batches, and stages and cost are those of a request: a step of its batch is a step of it.
     """
 
     arm: Arm
@@ -93,7 +95,8 @@ class ConditionSummary:
 class Summary:
     """A whole run. `complete` is False when the journal has no footer or the footer says so.
 
-    notes: what to know of how it was measured, as of launches that were lost or of a later day.
+    notes: what to know of how it was measured, as of launches that were lost or of a later day. served: the same of a
+    run that servers answered.
     """
 
     header: Header
@@ -102,6 +105,7 @@ class Summary:
     folder: Path
     notes: tuple[str, ...] = ()
     controls: tuple[Controlled, ...] = ()
+    served: tuple[str, ...] = ()
 
 
 @no_collector()
@@ -110,9 +114,8 @@ def summarise(run: Run, items: Sequence[Scorable] = ()) -> Summary:
     complete = run.footer is not None and run.footer.complete
     known = {item.id: item for item in items}
     conditions = tuple(_condition(run, condition, known, complete) for condition in run.header.conditions)
-    return Summary(
-        run.header, conditions, complete, run.folder, tuple(sittings(run.launches)), controlled(run.controls)
-    )
+    notes = (*sittings(run.launches), *not_judged(run.header, run.launches))
+    return Summary(run.header, conditions, complete, run.folder, notes, controlled(run.controls), served(run))
 
 
 def by(run: Run, items: Sequence[Scorable], field: str) -> dict[str, Summary]:
@@ -151,7 +154,7 @@ def _condition(run: Run, condition: Condition, items: dict[str, Scorable], compl
         condition,
         arms=tuple(_arm(run, whole, arm, judged[arm.name], scores, unscored) for arm in arms),
         speed_ups=speed_ups(whole, [arm.name for arm in arms]),
-        stability=stability(whole.usable),
+        stability=stability(whole.timed()),
         expected=_expected(run.header),
         usable=len(selection.usable),
         failed=selection.failed,
@@ -166,8 +169,8 @@ def _arm(run: Run, whole: Selection, arm: Arm, judged: Parity | Unknown, scores:
     return ArmSummary(
         arm,
         requests=len(cells),
-        latency_s=median_interval(list(prompt_latencies(cells).values())),
-        tokens_per_s=_tokens_per_s(cells),
+        latency_s=median_interval(list(prompt_latencies(by_batch(cells)).values())),
+        tokens_per_s=_tokens_per_s(whole.timed(arm.name)),
         acceptance=acceptance(cells),
         stages=stages(cells),
         cost=cost(direct, cells),

@@ -102,4 +102,6 @@ def _steadiness(of: ConditionSummary, one: ArmSummary) -> list[str]:
     if speed is None or speed.latency != "faster":
         return []
     word = "stable" if of.levels(one).stable else "not stable"
-    return ["; ".join([f"{word}: {len(speed.slower)} of {speed.prompts} prompts got slower", *of.stability.flags])]
+    return [
+        "; ".join([f"{word}: {len(speed.slower)} of {speed.prompts} {speed.units} got slower", *of.stability.flags])
+    ]

@@ -72,9 +72,22 @@ class Draft:
             noise=None if self.noise is None else self.noise[:, :count],
         )
 
+    def of(self, rows: list[int]) -> Draft:
+        """The drafts of some rows, in this order."""
+        return replace(
+            self,
+            tokens=self.tokens[rows],
+            logits=None if self.logits is None else self.logits[rows],
+            hidden=None if self.hidden is None else self.hidden[rows],
+            noise=None if self.noise is None else self.noise[rows],
+        )
+
 
 class Drafter(Protocol):
-    """Proposes blocks for one request at a time."""
+    """Proposes blocks for one request at a time.
+
+    Set `batchable = True` if `start` makes all that belongs to a request anew: a batch has a shallow copy for each row.
+    """
 
     taps: tuple[int, ...]  # zero-based target layers whose outputs it reads; () reads none
     block_size: int  # B slots, the anchor's included

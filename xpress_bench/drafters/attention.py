@@ -47,11 +47,16 @@ def mask_of(sight: Sight, context: int, slots: int, device: torch.device) -> Ten
     if sight.window is None and not sight.causal:
         return None
     reach = context if sight.window is None else min(context, sight.window)  # no row sees further back
-    rows, keys = torch.arange(slots, device=device)[:, None], torch.arange(-reach, slots, device=device)
-    seen = keys <= rows if sight.causal else torch.ones(slots, reach + slots, dtype=torch.bool, device=device)
-    if sight.window is not None and not sight.from_anchor:
-        seen = seen & ((rows - keys).abs() < sight.window)
-    return seen
+    return seen_of(sight, torch.arange(-reach, slots, device=device), slots)
+
+
+def seen_of(sight: Sight, keys: Tensor, slots: int) -> Tensor:
+    """Which keys each row of a block sees: [..., slots, n]; `keys` [..., n] are places that count from the anchor's."""
+    rows, keys = torch.arange(slots, device=keys.device)[:, None], keys[..., None, :]
+    seen = keys <= rows if sight.causal else (keys < slots).expand(*keys.shape[:-2], slots, -1)
+    if sight.window is None:
+        return seen
+    return seen & (keys >= -sight.window if sight.from_anchor else (rows - keys).abs() < sight.window)
 
 
 def rotate(rows: Tensor, rotary: tuple[Tensor, Tensor]) -> Tensor:

@@ -40,7 +40,7 @@ class ContextCache:
     """
 
     def __init__(self, layers: int) -> None:
-        self.length: Any = 0  # an int; in `FixedContext` a tensor
+        self.length: Any = 0  # an int; a tensor in `FixedContext`, and one for each row, [b, 1], in `RowsContext`
         self._buffers: list[tuple[Tensor, Tensor] | None] = [None] * layers
 
     def clear(self) -> None:
@@ -211,7 +211,9 @@ class BlockDiffusion:
 
 
 def _positions(start: int | Tensor, rows: Tensor) -> Tensor:
-    return (torch.arange(rows.shape[1], device=rows.device) + start)[None]
+    """Positions [1, n] of rows [b, n, H] from `start` on; [b, n] where each row starts at its own, [b, 1]."""
+    places = torch.arange(rows.shape[1], device=rows.device) + start
+    return places.view(-1, rows.shape[1])
 
 
 def load(settings: DrafterSettings, target: Target, block_size: int | None) -> BlockDiffusion:

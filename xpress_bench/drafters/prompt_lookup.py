@@ -29,6 +29,7 @@ class PromptLookup:
     max_ngram: int = 3
     taps: tuple[int, ...] = ()
     denoising_steps: int = 1
+    batchable = True
 
     def start(self, target: Target, prompt: Tensor, features: Tensor | None) -> None:
         self._index: dict[tuple[int, ...], int] = {}  # n-gram -> index after its latest occurrence with a continuation

@@ -71,6 +71,11 @@ class Suffix:
     _text: Text = field(default_factory=Text)  # of this request
     _outputs: deque[tuple[list[int], Text]] = field(default_factory=deque)  # prompt and output of earlier requests
 
+    @property
+    def batchable(self) -> bool:
+        """Requests that run at once have no order in which one could learn from another."""
+        return self.memory == 0
+
     def start(self, target: Target, prompt: Tensor, features: Tensor | None) -> None:
         self._remember()
         self._prompt, self._text = prompt[0].tolist(), Text()

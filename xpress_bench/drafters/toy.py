@@ -20,6 +20,7 @@ class ScriptedDrafter:
 
     taps: tuple[int, ...] = ()
     denoising_steps = 1
+    batchable = True
 
     def __init__(self, script: Callable[[list[int]], list[int]], block_size: int) -> None:
         self.script = script

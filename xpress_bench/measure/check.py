@@ -7,7 +7,7 @@ returns a law per position; 3 what the refiner takes and gives aligns in slots, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +20,12 @@ from xpress_bench.drafters import Context, Draft, Drafter, most_drafts
 from xpress_bench.errors import MisfitError
 from xpress_bench.measure.clock import clock_for
 from xpress_bench.measure.prompts import Prompt
-from xpress_bench.measure.ready import make_ready
+from xpress_bench.measure.ready import Ready, make_ready
 from xpress_bench.measure.requests import Requests
 from xpress_bench.measure.runner import warm_up
 from xpress_bench.measure.schedule import Slot
+from xpress_bench.measure.served import ServedRequests
+from xpress_bench.measure.workload import workload
 from xpress_bench.parts import Parts, PlannedArm
 from xpress_bench.sampling import Sampling, law
 from xpress_bench.settings import Settings
@@ -40,12 +42,13 @@ def check_and_plan(settings: Settings, say: Say) -> None:
     for planned in parts.arms[1:]:
         say(f"arm {planned.arm.name}")
         validate(parts, planned, prompts[0], Sampling(settings.conditions()[0], 0, parts.target.device), say)
+    long = sum(one.tokens is not None for one in ready.skipped)
+    fill = f", {len(ready.skipped) - long} fill no batch" if len(ready.skipped) > long else ""
     say(
         f"plan: suite {ready.suite.name}, {len(prompts)} of {len(ready.suite.items)} prompts, "
-        f"{len(ready.skipped)} too long for the target, {len(parts.arms)} arms"
+        f"{long} too long for the target{fill}, {len(parts.arms)} arms"
     )
-    turns = sum(ready.suite.turns_of(prompt.item, settings.turns) for prompt in prompts)
-    plan(settings, parts, prompts, turns, say)
+    plan(ready, settings, say)
 
 
 @torch.inference_mode()
@@ -113,27 +116,29 @@ def _aligned(parts: Parts, draft: Draft, refined: Draft, say: Say) -> None:
     say(f"  3 refine   {shapes}, {changed} changed")
 
 
-def plan(settings: Settings, parts: Parts, prompts: Sequence[Prompt], turns: int, say: Say) -> None:
-    """Run a few prompts once per arm and say how long all `turns` will take and what they could tell apart."""
-    picked = spread(prompts, PILOT)
-    clock = clock_for(settings.device)
-    requests = Requests(parts.target, parts.tokenizer, parts.arms, picked, clock, settings.deadline_s)
+def plan(ready: Ready, settings: Settings, say: Say) -> None:
+    """Run a few prompts once per arm and say how long the whole run will take and what it could tell apart."""
+    parts, prompts, size, clock = ready.parts, ready.prompts, settings.batch_size, clock_for(settings.device)
+    picked = spread(prompts, PILOT * size)
+    kind = ServedRequests if settings.target.served else Requests
+    requests = kind(parts.target, parts.tokenizer, parts.arms, picked, clock, settings.deadline_s, size)
     warm_up(requests, replace(settings, warmup=1))
     condition = settings.conditions()[0]
     seconds: dict[str, list[float]] = {}
-    for prompt in picked:
+    for batch in requests.batches:
         for arm in requests.arms:
-            cell = requests.run(Slot(condition, prompt.item.id, settings.seeds[0], 0, arm, 0), launch=-1)
-            seconds.setdefault(arm, []).append(_seconds(cell))
+            slots = [Slot(condition, prompt, settings.seeds[0], 0, arm, 0) for prompt, _ in batch]
+            cells = requests.run_together(slots, launch=-1)
+            seconds.setdefault(arm, []).append(max(map(_seconds, cells)))
     for arm, times in seconds.items():
-        say(f"  {arm:<8} {sum(times) / len(times):.3f} s a request")
-    each = sum(sum(times) for times in seconds.values()) / len(picked)
-    cells = turns * len(settings.seeds) * settings.repeats * settings.launches * len(settings.conditions())
-    traced = min(settings.trace, len(prompts)) * (len(parts.arms) - 1) * len(settings.conditions())
-    more = f" and {traced} traces" if traced else ""
-    say(f"  time     about {each * cells / 60:.1f} min for {cells * len(parts.arms)} requests, without loading{more}")
+        say(f"  {arm:<8} {sum(times) / len(times):.3f} s a {'request' if size == 1 else f'batch of {size}'}")
+    work = workload(ready, settings)
+    each_s = {arm: sum(times) / len(picked) for arm, times in seconds.items()}
+    whole_s = sum(each_s[arm] * count for counts in work.values() for arm, count in counts.items())
+    parted = ", ".join(f"{counts.total()} {purpose}" for purpose, counts in work.items())
+    say(f"  time     about {whole_s / 60:.1f} min without loading and memory; requests: {parted}")
     for arm in list(seconds)[1:]:
-        say(f"  effect   {arm} over direct: {_detectable(seconds['direct'], seconds[arm], len(prompts))}")
+        say(f"  effect   {arm} over direct: {_detectable(seconds['direct'], seconds[arm], len(prompts) // size)}")
 
 
 def _seconds(cell: Any) -> float:
@@ -142,14 +147,14 @@ def _seconds(cell: Any) -> float:
     return float(cell.latency_s)
 
 
-def _detectable(base: list[float], arm: list[float], prompts: int) -> str:
-    """Half-width of the paired 95 % interval that a run of `prompts` prompts would have, from the pilot's spread."""
+def _detectable(base: list[float], arm: list[float], pairs: int) -> str:
+    """Half-width of the paired 95 % interval that a run of so many prompts or batches would have, by the pilot."""
     logs = [math.log(one / other) for one, other in zip(base, arm, strict=True)]
-    if len(logs) < 2 or prompts < 2:
-        return "needs at least two prompts"
+    if len(logs) < 2 or pairs < 2:
+        return "needs at least two prompts, or batches"
     mean = sum(logs) / len(logs)
     spread = math.sqrt(sum((log - mean) ** 2 for log in logs) / (len(logs) - 1))
-    half = float(stats.t.ppf(0.975, prompts - 1)) * spread / math.sqrt(prompts)
+    half = float(stats.t.ppf(0.975, pairs - 1)) * spread / math.sqrt(pairs)
     reach = f"{math.exp(-half) - 1:+.1%} to {math.exp(half) - 1:+.1%}"
     return f"pilot {math.exp(mean):.2f}x; the interval would reach {reach} around it"
 

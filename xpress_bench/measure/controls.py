@@ -7,6 +7,7 @@ arm under a clock whose stamps do nothing, so that the price of stage times is k
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
@@ -50,18 +51,33 @@ class Unstamped:
 
 def controls(requests: Requests, settings: Settings, progress: Progress) -> Iterator[Control]:
     """Per prompt and way, `PAIRS` records under the run's first condition; prompts are `settings.controls` at most."""
-    first = [prompt for prompt in requests.prompts.values() if prompt.turn == 1]
-    condition, arms = settings.conditions()[0], list(requests.arms)
-    ways: list[tuple[Against, str]] = [("generate", DIRECT), ("unstamped", arms[-1])]
-    for done, prompt in enumerate(spread(first, settings.controls)):
-        progress(done, settings.controls, f"controls {prompt.item.id}")
-        for against, arm in ways:
-            slot = Slot(condition, prompt.item.id, settings.seeds[0], 0, arm, 0)
-            reason = _no_generate(requests, slot) if against == "generate" else None
-            if reason:
-                yield Control(against, prompt.item.id, arm, reason=reason)
-            else:
-                yield from _pairs(against, requests, slot, generate_options(settings))
+    for done, (against, slot) in enumerate(wanted := _wanted(requests, settings)):
+        progress(done, len(wanted), f"controls {slot.prompt}")
+        reason = _no_generate(requests, slot) if against == "generate" else None
+        if reason:
+            yield Control(against, slot.prompt, slot.arm, reason=reason)
+        else:
+            yield from _pairs(against, requests, slot, generate_options(settings))
+
+
+def control_requests(requests: Requests, settings: Settings) -> Counter[str]:
+    """How many requests `controls` makes of each arm, transformers' own counted as direct's."""
+    made: Counter[str] = Counter()
+    for against, slot in _wanted(requests, settings):
+        if against != "generate" or not _no_generate(requests, slot):
+            made[slot.arm] += 1 + 2 * PAIRS
+    return made
+
+
+def _wanted(requests: Requests, settings: Settings) -> list[tuple[Against, Slot]]:
+    first = [prompt.item.id for prompt in requests.prompts.values() if prompt.turn == 1]
+    condition, last = settings.conditions()[0], list(requests.arms)[-1]
+    ways: list[tuple[Against, str]] = [("generate", DIRECT), ("unstamped", last)]
+    return [
+        (against, Slot(condition, prompt, settings.seeds[0], 0, arm, 0))
+        for prompt in spread(first, settings.controls)
+        for against, arm in ways
+    ]
 
 
 def generate_options(settings: Settings) -> dict[str, str]:

@@ -13,9 +13,9 @@ from xpress_bench.journals import Record, to_line
 from xpress_bench.measure.progress import Progress
 from xpress_bench.measure.provenance import header
 from xpress_bench.measure.ready import make_ready
-from xpress_bench.measure.schedule import schedule
+from xpress_bench.measure.schedule import schedule_batches
 from xpress_bench.measure.turns import with_later_turns
-from xpress_bench.records import Footer, Run
+from xpress_bench.records import Cell, Footer, Run
 from xpress_bench.settings import Settings
 
 
@@ -23,21 +23,21 @@ def count(settings: Settings, words: Sequence[str], name: str, progress: Progres
     """A run without times, warm-up or memory pass, held in memory. `words` are the command line it can be redone by."""
     with tempfile.TemporaryDirectory() as scratch:  # answers to earlier turns are kept beside a run
         ready = with_later_turns(make_ready(settings), settings, Path(scratch))
-        slots = list(
-            schedule(
+        batches = list(
+            schedule_batches(
                 list(ready.requests.arms),
                 settings.conditions(),
-                list(ready.requests.prompts),
+                ready.requests.batches,
                 settings.seeds,
                 settings.repeats,
                 launch=0,
             )
         )
-        cells = []
-        for done, slot in enumerate(slots):
-            progress(done, len(slots), f"{slot.arm} {slot.prompt}")
-            cells.append(untimed(ready.requests.run(slot, launch=0)))
-        progress(len(slots), len(slots), "")
+        cells = list[Cell]()
+        for done, slots in enumerate(batches):
+            progress(done, len(batches), f"{slots[0].arm} {slots[0].prompt}")
+            cells += map(untimed, ready.requests.run_together(slots, launch=0))
+        progress(len(batches), len(batches), "")
         # Which machine counted does not matter, and nothing about it belongs into a file that is committed.
         top = replace(header(settings, ready, words, name), machine={})
     errors = sum(cell.error is not None for cell in cells)

@@ -10,9 +10,9 @@ import faulthandler
 import gc
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,10 @@ from xpress_bench.errors import redact
 from xpress_bench.sampling import Sampling
 from xpress_bench.targets import verifying_trees
 from xpress_bench.trees import Tree
+
+if TYPE_CHECKING:
+    from xpress_bench.batching import Batch
+    from xpress_bench.drafters.batched import Together
 
 STDERR = 2
 MOST_TOLD = 300  # characters of a message
@@ -115,6 +119,12 @@ class Guard:
     def refiner(self, part: Any) -> Any:
         return _Refiner(part, self)
 
+    def batch(self, batch: Batch) -> Batch:
+        """The same batch, the parts seen that it made of the target's and the drafter's own."""
+        batch._target, batch._drafter = _RowsOfTarget(batch._target, self), _RowsOfDrafter(batch._drafter, self)
+        batch._refiners = [self.refiner(refiner) for refiner in batch._refiners]
+        return batch
+
 
 class _Seen:
     """A part with all its attributes; what it returns is shown to the guard."""
@@ -141,6 +151,20 @@ class _Target(_Seen):
         logits = verifying_trees(self._part).verify_tree(ids, tree, taps)
         self._guard.see("target", logits)
         return logits
+
+
+class _RowsOfTarget(_Target):
+    def join(self, ids: Tensor, taps: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+        logits, features = self._part.join(ids, taps)
+        self._guard.see("target", logits)
+        return logits, features
+
+
+class _RowsOfDrafter(_Seen):
+    def propose(self, together: Together) -> tuple[Draft, Sequence[int]]:
+        draft, counts = self._part.propose(together)
+        self._guard.see("drafter", draft.logits)
+        return draft, counts
 
 
 class _Drafter(_Seen):

@@ -74,23 +74,26 @@ class StagePeaks:
 
 
 def footprint(settings_file: Path, arm: str) -> Footprint:
-    """Load one arm, run it once over the longest prompt, and see what it holds. RunError if it fails."""
+    """Load one arm, run it once over the longest prompt or batch of them, see what it holds. RunError if it fails."""
     settings = Settings.from_json(settings_file.read_text(encoding="utf-8"))
     ready = with_later_turns(make_ready(settings, only=arm), settings, settings_file.parent)
-    longest = max(ready.prompts, key=lambda prompt: len(prompt.ids))
-    slot = Slot(settings.conditions()[0], longest.item.id, settings.seeds[0], 0, arm, 0, longest.turn)
+    longest = sorted(ready.prompts, key=lambda prompt: len(prompt.ids), reverse=True)[: settings.batch_size]
+    condition, seed = settings.conditions()[0], settings.seeds[0]
+    slots = [Slot(condition, prompt.item.id, seed, 0, arm, 0, prompt.turn) for prompt in longest]
     peaks = StagePeaks(settings.device) if settings.device.startswith("cuda") else None
     ready.requests.clock = peaks or ready.requests.clock
     try:
-        output = ready.requests.decoded(slot)
+        output = max(ready.requests.decoded(slots), key=lambda output: len(output.rounds))  # it saw all steps
     except Exception as error:  # whatever a plug-in or the device raises
         raise RunError(told(error)) from error
-    held = held_bytes(ready.parts)
+    held, gone = held_bytes(ready.parts), dict[str, str]()
+    if settings.batch_size > 1:
+        held["caches"], gone["caches"] = None, "the caches of a batch end with it"
     if peaks is None:
         names = ("graphs", *stages_of(output))
-        return Footprint(held | {"graphs": None}, dict.fromkeys(names[1:]), dict.fromkeys(names, NOT_HERE))
+        return Footprint(held | {"graphs": None}, dict.fromkeys(names[1:]), gone | dict.fromkeys(names, NOT_HERE))
     peaks.stamp()
-    found = Footprint(held | {"graphs": graph_bytes()}, stage_peaks(output, peaks), {})
+    found = Footprint(held | {"graphs": graph_bytes()}, stage_peaks(output, peaks), gone)
     return replace(found, torch_reserved_peak_bytes=peaks.reserved(), torch_allocated_peak_bytes=peaks.allocated())
 
 

@@ -67,10 +67,10 @@ def locked(folder: Path) -> Iterator[int]:
 
 
 class Journal:
-    """Appends records to a run's journal."""
+    """Appends records to a run's journal, or lines to another file beside it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.file = folder / JOURNAL
+    def __init__(self, folder: Path, name: str = JOURNAL) -> None:
+        self.file = folder / name
         self._handle: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -89,11 +89,15 @@ class Journal:
                 self._handle.close()
 
     def write(self, record: Record) -> None:
+        """A record as its line; see `append`."""
+        self.append(to_line(record))
+
+    def append(self, line: str) -> None:
         """One line, handed to the operating system before this returns. Raises RunError when the disk refuses."""
         if self._handle is None:
             raise RunError(f"{self.file}: written outside its `with` block")
         try:
-            self._handle.write(to_line(record) + "\n")
+            self._handle.write(line + "\n")
             self._handle.flush()
         except OSError as error:
             raise self._refused(error) from error

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xpress_bench.errors import UsageError
 from xpress_bench.records import Skipped
 from xpress_bench.settings import TargetSettings
-from xpress_bench.suites import Item, Suite
+from xpress_bench.suites import Item, Suite, spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,26 @@ def prepare(
         else:
             kept.append(prompt)
     return kept, skipped
+
+
+def batched(prompts: Sequence[Prompt], size: int) -> list[list[Prompt]]:
+    """Prompts in batches of `size`, which divides their number. The draw is seeded: the same prompts, the same batches.
+
+    A suite lies in order of category, and what is decoded together should be as unlike as what comes to a server.
+    """
+    drawn = list(prompts) if size == 1 else random.Random("batches").sample(prompts, len(prompts))
+    return [drawn[at : at + size] for at in range(0, len(drawn), size)]
+
+
+def whole_batches(prompts: Sequence[Prompt], size: int) -> tuple[Sequence[Prompt], list[Skipped]]:
+    """As many prompts as fill batches of `size`, spread evenly, and those left over. UsageError if none is filled."""
+    count = len(prompts) // size * size
+    if not count:
+        told = "1 prompt" if len(prompts) == 1 else f"{len(prompts)} prompts"
+        raise UsageError(f"batch_size {size}: {told} of the suite would be run and fill no batch; choose a smaller one")
+    kept = spread(prompts, count)
+    names = {prompt.key for prompt in kept}
+    return kept, [Skipped(one.item.id, f"fills no batch of {size}") for one in prompts if one.key not in names]
 
 
 def prompt_lengths(items: Sequence[Item], target: str) -> tuple[dict[str, int], int | None]:

@@ -53,6 +53,7 @@ def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> 
         arms=tuple(planned.arm for planned in parts.arms),
         conditions=settings.conditions(),
         prompts=names,
+        batches=_batches(ready) if settings.batch_size > 1 else (),
         turns={item: count for item, count in Counter(prompt.item.id for prompt in ready.prompts).items() if count > 1},
         skipped=tuple(ready.skipped),
         versions=machine.versions(),
@@ -63,9 +64,13 @@ def header(settings: Settings, ready: Ready, argv: Sequence[str], name: str) -> 
     )
 
 
+def _batches(ready: Ready) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(prompt for prompt, _ in batch) for batch in ready.requests.batches)
+
+
 def _target(settings: Settings, parts: Parts) -> dict[str, Any]:
     target, model = parts.target, getattr(parts.target, "model", None)
-    return {
+    found = {
         "name": target.name,
         "parameters": sum(weight.numel() for weight in model.parameters()) if model is not None else None,
         "dtype": settings.dtype,
@@ -77,6 +82,7 @@ def _target(settings: Settings, parts: Parts) -> dict[str, Any]:
         "tokenizer_sha256": tokenizer_hash(parts.tokenizer),
         "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
     }
+    return found | getattr(target, "says", {})  # what servers say of themselves
 
 
 def weights_hash(model: Any) -> str | None:

@@ -6,17 +6,47 @@ closer than that difference may swap (design section 8). The replay measures the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from xpress_bench.records import Cell, Replay, first_difference
+from xpress_bench.measure.faults import deadline, told
+from xpress_bench.measure.requests import Requests
+from xpress_bench.measure.schedule import Slot
+from xpress_bench.records import Cell, Condition, Replay, first_difference
 from xpress_bench.sampling import Sampling
 from xpress_bench.targets import Target
 
 BLOCK = 8  # tokens of the block-shaped pass
 NEAR = 8.0  # a near-tie is within this many rounding units of the logits' own dtype
+
+
+def replays(requests: Requests, cells: Sequence[Cell]) -> Iterator[Replay]:
+    """One for every (condition, prompt, turn, seed, arm) whose ids differ from direct generation's.
+
+    One that fails, or takes longer than a request may, is told on stderr; its difference stays unjudged.
+    """
+    measured = [cell for cell in cells if not cell.error and cell.condition.verifier != "rejection"]
+    own = {_request(cell): cell for cell in reversed(measured) if cell.arm == "direct"}
+    judged = set()
+    for cell in measured:
+        direct, key = own.get(_request(cell)), (_request(cell), cell.arm)
+        if direct is None or cell.ids == direct.ids or key in judged:
+            continue
+        judged.add(key)
+        slot = Slot(cell.condition, cell.prompt, cell.seed, 0, "direct", 0, cell.turn)
+        try:
+            with deadline(requests.deadline_s):
+                found = replay(requests.target, requests.prompts[slot.key].ids, direct, cell, requests.sampling(slot))
+            yield found
+        except Exception as error:  # whatever the device raises
+            print(f"xpress-bench: no replay of {cell.arm} on {cell.prompt}: {told(error)}", file=sys.stderr)
+
+
+def _request(cell: Cell) -> tuple[Condition, str, int, int]:
+    return cell.condition, cell.prompt, cell.turn, cell.seed
 
 
 @torch.inference_mode()

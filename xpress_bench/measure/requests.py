@@ -1,4 +1,4 @@
-"""One request of one arm: decode it under the clock and turn what came out into a cell."""
+"""One request of one arm, or a batch of them: decode it under the clock and turn what came out into cells."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 
+from xpress_bench.batching import Batch, Request
 from xpress_bench.compiling import reserve
 from xpress_bench.decode import Limits, Output, direct, speculative, stop_reason
 from xpress_bench.drafters import most_drafts
 from xpress_bench.errors import XpressError
 from xpress_bench.measure.clock import Clock
 from xpress_bench.measure.faults import Guard, deadline, free_memory, told
-from xpress_bench.measure.prompts import Prompt
+from xpress_bench.measure.prompts import Prompt, batched
 from xpress_bench.measure.schedule import Slot
 from xpress_bench.parts import PlannedArm
 from xpress_bench.records import Cell, Steps
@@ -33,6 +34,7 @@ class Requests:
         prompts: Sequence[Prompt],
         clock: Clock,
         deadline_s: float,
+        batch_size: int = 1,
     ) -> None:
         self.target = target
         self.tokenizer = tokenizer
@@ -40,7 +42,11 @@ class Requests:
         self.prompts = {prompt.key: prompt for prompt in prompts}
         self.clock = clock
         self.deadline_s = deadline_s
+        self.batches = [[prompt.key for prompt in batch] for batch in batched(prompts, batch_size)]
         self._reserve()
+        if batch_size > 1:
+            for planned in arms:  # what does not go into a batch says so now, before anything is timed
+                self._batch(planned, "greedy", batch_size, Guard())
 
     def _reserve(self) -> None:
         """Compiled parts have buffers of one size: that of the longest request."""
@@ -60,26 +66,57 @@ class Requests:
 
     def run(self, slot: Slot, launch: int) -> Cell:
         """Measure one slot. A failure becomes a cell with an error and no numbers (`faults`); the run goes on."""
-        prompt = self.prompts[slot.key]
+        return self.run_together([slot], launch)[0]
+
+    def run_together(self, slots: Sequence[Slot], launch: int) -> list[Cell]:
+        """Measure the slots of a batch, or a single one. A failure is that of all its rows."""
+        prompts = [self.prompts[slot.key] for slot in slots]
         try:
-            measured = self._measured(*self._timed(slot, prompt), prompt)
+            measured = [self._measured(*one, prompt) for one, prompt in zip(self._made(slots), prompts, strict=True)]
         except XpressError:
             raise
         except Exception as error:  # whatever a plug-in or the device raises
-            measured = {"error": told(error)}
-        if "error" in measured:
+            measured = [{"error": told(error)}] * len(slots)
+        if "error" in measured[0]:
             free_memory()
-        return self._cell(slot, prompt, launch, **measured)
+        rows = zip(slots, prompts, measured, strict=True)
+        return [self._cell(slot, prompt, launch, **fields) for slot, prompt, fields in rows]
 
-    def decoded(self, slot: Slot) -> Output:
-        """What one slot produces, with the clock's own stamps; a failure is raised."""
-        output, _ = self._timed(slot, self.prompts[slot.key])
-        return output
+    def decoded(self, slots: Sequence[Slot]) -> list[Output]:
+        """What a batch, or a single slot, produces, with the clock's own stamps; a failure is raised."""
+        return [output for output, _ in self._made(slots)]
 
     def said(self, prompt: Prompt, slot: Slot) -> str:
         """What an arm answers to a prompt, unmeasured; a failure is raised."""
         output, _ = self._timed(slot, prompt)
         return self._text(output)
+
+    def _made(self, slots: Sequence[Slot]) -> list[tuple[Output, float]]:
+        """Outputs, each with the seconds until its last id was on the host."""
+        return self._together(slots) if len(slots) > 1 else [self._timed(slots[0], self.prompts[slots[0].key])]
+
+    def _together(self, slots: Sequence[Slot]) -> list[tuple[Output, float]]:
+        prompts = [self.prompts[slot.key] for slot in slots]
+        rows_of = zip(slots, prompts, strict=True)
+        wanted = [Request(prompt.ids, self.limits(prompt), self.sampling(slot)) for slot, prompt in rows_of]
+        guard, ends_s = Guard(), dict[int, float]()
+        batch = self._batch(self.arms[slots[0].arm], slots[0].condition.verifier, len(slots), guard)
+        with deadline(self.deadline_s):
+            self.clock.synchronize()
+            start = self.clock.now()
+            rows = batch.join(wanted)
+            while len(ends_s) < len(rows):
+                now = self.clock.now()
+                ends_s |= {at: now - start for at, row in enumerate(rows) if row.done and at not in ends_s}
+                if batch.rows:
+                    batch.step()
+            self.clock.synchronize()
+        guard.refuse()
+        return [(row.output, ends_s[at]) for at, row in enumerate(rows)]
+
+    def _batch(self, planned: PlannedArm, verifier: str, size: int, guard: Guard) -> Batch:
+        rule = VERIFIERS.get(verifier)
+        return guard.batch(Batch(self.target, planned.drafter, planned.refiners, rule, size, self.clock))
 
     def _timed(self, slot: Slot, prompt: Prompt) -> tuple[Output, float]:
         planned, sampling, limits = self.arms[slot.arm], self.sampling(slot), self.limits(prompt)
@@ -145,6 +182,7 @@ class Requests:
             launch=launch,
             prompt=slot.prompt,
             turn=slot.turn,
+            batch=slot.batch,
             seed=slot.seed,
             arm=slot.arm,
             repeat=slot.repeat,

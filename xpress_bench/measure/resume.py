@@ -136,7 +136,7 @@ def _settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _identity(header: Header) -> dict[str, Any]:
     body = asdict(header)
-    shared = ("suite", "target", "conditions", "prompts", "turns")
+    shared = ("suite", "target", "conditions", "prompts", "turns", "batches")
     arms = {arm["name"]: arm for arm in body["arms"]}
     return _settings(header.settings) | {name: body[name] for name in shared} | {"arms": arms}
 

@@ -16,17 +16,17 @@ from xpress_bench.errors import RunError, UsageError, redact
 from xpress_bench.journals import read_run
 from xpress_bench.measure.conditions import conditions, cool_down
 from xpress_bench.measure.controls import controls
-from xpress_bench.measure.faults import told
 from xpress_bench.measure.interrupts import STATUS, Interrupted, Interrupts
 from xpress_bench.measure.journal import SETTINGS, Journal, header_of, locked, new_run_folder
 from xpress_bench.measure.memory import measure_arms
 from xpress_bench.measure.progress import Progress
 from xpress_bench.measure.provenance import header, refuse_secrets
 from xpress_bench.measure.ready import make_ready
-from xpress_bench.measure.replay import replay
+from xpress_bench.measure.replay import replays
 from xpress_bench.measure.requests import Requests
 from xpress_bench.measure.resume import Say, refuse_other_run, reopen, standing, stored_settings, void_before
-from xpress_bench.measure.schedule import Slot, schedule
+from xpress_bench.measure.schedule import Slot, schedule_batches
+from xpress_bench.measure.served import unmeasured
 from xpress_bench.measure.trace import traces
 from xpress_bench.measure.turns import with_later_turns
 from xpress_bench.records import Cell, Control, Footer, Header, Launch, Replay, Run, Trace
@@ -34,6 +34,7 @@ from xpress_bench.settings import Settings
 from xpress_bench.suites import load_suite
 
 TOLD = 100  # added to the exit status of a launch whose last line is an error; 1 may be anything
+WARMED = 2  # prompts, or batches, that are warmed up with
 VOID = 75  # exit status of a launch that has to be made once more
 Event = Literal["started", "ended", "void", "lost"]
 
@@ -57,6 +58,8 @@ def run(settings: Settings, argv: Sequence[str], progress: Progress) -> Path:
     """
     refuse_secrets(settings)
     suite = load_suite(settings.suite)
+    if settings.batch_size > 1:
+        progress(0, 0, f"batches of {settings.batch_size}: first turns of conversations only, no traces, no controls")
     stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
     name = f"{stamp}-{suite.name}-{settings.sha256()[:4]}"
     folder = new_run_folder(Path(settings.out), name, settings.to_json())
@@ -94,6 +97,11 @@ def _measure_what_is_left(sitting: Sitting, lock: int) -> None:
     except Interrupted as stop:
         stop.folder = None if header_of(sitting.folder) is None else sitting.folder
         raise
+    except RunError as error:
+        if header_of(sitting.folder) is None:
+            raise
+        kept = f"what was measured is in {sitting.folder}; go on with --resume {sitting.folder}"
+        raise RunError(f"{error}; {kept}") from error
     finally:
         _close(sitting, time.monotonic() - started)
 
@@ -150,63 +158,46 @@ def _afterwards(
     requests: Requests, settings: Settings, cells: list[Cell], progress: Progress
 ) -> Iterator[Replay | Trace | Control]:
     """What is looked at again: every difference from direct; once a run some blocks and the measuring itself."""
-    if settings.weights == "random":  # the output means nothing
+    if settings.weights == "random" or settings.target.served:  # the output means nothing, or nobody sees inside
         return
-    yield from _judge(requests, cells)
-    if cells and cells[0].launch == 0:
+    yield from replays(requests, cells)
+    if cells and cells[0].launch == 0 and looked_at_again(settings):
         yield from traces(requests, settings, progress)
         yield from controls(requests, settings, progress)
 
 
+def looked_at_again(settings: Settings) -> bool:
+    """Whether a run also makes traces and controls: both look at requests by themselves, and inside."""
+    return settings.weights != "random" and not settings.target.served and settings.batch_size == 1
+
+
 def warm_up(requests: Requests, settings: Settings) -> None:
     """Untimed requests, so that every stage of every arm has seen the shapes to come: shortest and longest prompt."""
-    by_length = sorted(requests.prompts.values(), key=lambda prompt: len(prompt.ids))
+    by_length = sorted(requests.batches, key=lambda batch: max(len(requests.prompts[key].ids) for key in batch))
+    seed = settings.seeds[0]
     for condition in settings.conditions():
-        for prompt in (by_length[0], by_length[-1]):
+        for batch in (by_length[0], by_length[-1]):
             for _ in range(settings.warmup):
                 for arm in requests.arms:
-                    requests.run(Slot(condition, prompt.item.id, settings.seeds[0], 0, arm, 0, prompt.turn), launch=-1)
+                    slots = [Slot(condition, prompt, seed, 0, arm, 0, turn) for prompt, turn in batch]
+                    requests.run_together(slots, launch=-1)
 
 
 def _measure(sitting: Sitting, requests: Requests, index: int, journal: Journal) -> list[Cell]:
-    settings, arms, prompts = sitting.settings, list(requests.arms), list(requests.prompts)
-    slots = list(schedule(arms, settings.conditions(), prompts, settings.seeds, settings.repeats, index))
-    cells = []
-    for done, slot in enumerate(slots):
-        sitting.progress(done, len(slots), f"{slot.arm} {slot.prompt}")
+    settings, arms = sitting.settings, list(requests.arms)
+    conditions, seeds, repeats = settings.conditions(), settings.seeds, settings.repeats
+    batches = list(schedule_batches(arms, conditions, requests.batches, seeds, repeats, index))
+    cells: list[Cell] = []
+    total = sum(map(len, batches))
+    for slots in batches:
+        sitting.progress(len(cells), total, f"{slots[0].arm} {slots[0].prompt}")
         with sitting.interrupts.held():
-            cell = requests.run(slot, index)
-            journal.write(cell)
-        cells.append(cell)
-    sitting.progress(len(slots), len(slots), "")
+            made = requests.run_together(slots, index)
+            for cell in made:
+                journal.write(cell)
+        cells += made
+    sitting.progress(total, total, "")
     return cells
-
-
-def _judge(requests: Requests, cells: list[Cell]) -> Iterator[Replay]:
-    """A replay for every (condition, prompt, seed, arm) whose ids differ from direct generation's."""
-    own = {
-        (cell.condition, cell.prompt, cell.turn, cell.seed): cell
-        for cell in reversed(cells)
-        if cell.arm == "direct" and not cell.error
-    }
-    judged = set()
-    for cell in cells:
-        direct = own.get((cell.condition, cell.prompt, cell.turn, cell.seed))
-        key = (cell.condition, cell.prompt, cell.turn, cell.seed, cell.arm)
-        if (
-            direct is None
-            or cell.error
-            or cell.ids == direct.ids
-            or cell.condition.verifier == "rejection"
-            or key in judged
-        ):
-            continue
-        slot = Slot(cell.condition, cell.prompt, cell.seed, 0, "direct", 0, cell.turn)
-        judged.add(key)
-        try:
-            yield replay(requests.target, requests.prompts[slot.key].ids, direct, cell, requests.sampling(slot))
-        except Exception as error:  # whatever the device raises; the difference stays unjudged
-            print(f"xpress-bench: no replay of {cell.arm} on {cell.prompt}: {told(error)}", file=sys.stderr)
 
 
 def _mark(sitting: Sitting, index: int, event: Event, machine: dict[str, Any], reason: str | None) -> Launch:
@@ -240,7 +231,7 @@ def _launch_process(sitting: Sitting, index: int, lock: int) -> None:
     if done.returncode == TOLD + UsageError.exit_code:
         raise UsageError(said)
     if done.returncode == TOLD + RunError.exit_code:
-        raise RunError(f"{said}; what was measured is in {folder}")
+        raise RunError(said)
     if done.returncode:
         reason = f"it ended with status {done.returncode}{f', {said}' if said else ''}"
         if header_of(folder) is None:
@@ -255,7 +246,8 @@ def _append_memory(sitting: Sitting) -> None:
     for arm in standing(sitting.settings, _read(sitting.folder)).arms:
         sitting.progress(0, 0, f"peak memory of {arm}, in a fresh process")
         with sitting.interrupts.held():  # an interruption reaches the measured process too: then its end means nothing
-            (memory,) = measure_arms(sitting.folder / SETTINGS, [arm])
+            served = sitting.settings.target.served
+            memory = unmeasured(arm) if served else measure_arms(sitting.folder / SETTINGS, [arm])[0]
         with Journal(sitting.folder) as journal:
             journal.write(memory)
 

@@ -54,12 +54,18 @@ def traces(requests: Requests, settings: Settings, progress: Progress) -> Iterat
 
     Prompts are `settings.trace` at most, spread evenly over those of the run.
     """
+    wanted = trace_slots(requests, settings)
+    for done, slot in enumerate(wanted):
+        progress(done, len(wanted), f"tracing {slot.arm} {slot.prompt}")
+        yield trace(requests, slot)
+
+
+def trace_slots(requests: Requests, settings: Settings) -> list[Slot]:
+    """What `traces` runs, each once."""
     first = [prompt.item.id for prompt in requests.prompts.values() if prompt.turn == 1]
     arms = [name for name, planned in requests.arms.items() if planned.drafter is not None]
-    wanted = list(product(settings.conditions(), spread(first, settings.trace), arms))
-    for done, (condition, prompt, arm) in enumerate(wanted):
-        progress(done, len(wanted), f"tracing {arm} {prompt}")
-        yield trace(requests, Slot(condition, prompt, settings.seeds[0], 0, arm, 0))
+    wanted = product(settings.conditions(), spread(first, settings.trace), arms)
+    return [Slot(condition, prompt, settings.seeds[0], 0, arm, 0) for condition, prompt, arm in wanted]
 
 
 def trace(requests: Requests, slot: Slot) -> Trace:

@@ -40,7 +40,7 @@ def with_later_turns(ready: Ready, settings: Settings, folder: Path) -> Ready:
         return ready
     parts, prompts = ready.parts, [*ready.prompts, *later]
     clock = ready.requests.clock
-    requests = Requests(parts.target, parts.tokenizer, parts.arms, prompts, clock, settings.deadline_s)
+    requests = type(ready.requests)(parts.target, parts.tokenizer, parts.arms, prompts, clock, settings.deadline_s)
     return replace(ready, prompts=prompts, skipped=[*ready.skipped, *skipped], requests=requests)
 
 

@@ -39,7 +39,8 @@ def _title(found: Between) -> Iterator[str]:
     else:
         yield f"run {header.run}"
     yield f"suite {header.suite['name']} (sha256 {header.suite['sha256'][:6]})"
-    yield f"target {header.target['name']} {header.target['dtype']}"
+    batches = f", by whole batches of {header.rows}" if header.batches else ""
+    yield f"target {header.target['name']} {header.target['dtype']}{batches}"
 
 
 def _section(found: Between, one: Comparison) -> Section:
@@ -116,7 +117,7 @@ def _rows(found: Between, one: Comparison) -> Iterator[tuple[str, ...]]:
         yield "accepted, %", *_sides(rate, 100), f"difference {shown(rate.change, 100)}"
     if isinstance(one.identical, Interval):
         bound = significant(100 * one.identical.low, 3)
-        yield "identical ids", NONE, NONE, f"{_identical(one).removeprefix('identical on ')}, at least {bound} %"
+        yield "identical output", NONE, NONE, f"{_identical(one).removeprefix('identical on ')}, at least {bound} %"
     if isinstance(one.score.change, Interval):
         yield "score", *_sides(one.score), f"difference {shown(one.score.change)}"
     if any(isinstance(memory, Memory) for memory in one.memory):
@@ -187,7 +188,7 @@ def _similarity(one: Comparison) -> str:
 def _unknowns(one: Comparison) -> Iterator[Line]:
     values: list[tuple[str, Measure | Memory]] = [
         ("speed-up", one.latency_s.change),
-        ("identical ids", one.identical),
+        ("identical output", one.identical),
         ("score", one.score.change),
         *((f"peak memory of {label}", memory) for label, memory in zip((one.base, one.arm), one.memory, strict=True)),
     ]

@@ -13,6 +13,7 @@ from xpress_bench.analyse.law import LEVEL
 from xpress_bench.analyse.ledger import Slot, Truncation, right_by_slot, truncation
 from xpress_bench.analyse.reduce import Selection, select
 from xpress_bench.analyse.score import Scorable
+from xpress_bench.analyse.served import servers
 from xpress_bench.publish import page as report
 from xpress_bench.publish.costing import cost_lines
 from xpress_bench.publish.lines import Line, count, printable, printable_lines
@@ -138,6 +139,9 @@ def _calibration(one: Evidence, curve: bool) -> Iterator[Line]:
 def _unknowns(evidence: Sequence[Evidence]) -> Iterator[Line]:
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for one in evidence:
+        if servers(one.summary.header):
+            groups["servers do not tell"].append(f"what happens in a step ({one.one.arm.name})")
+            continue
         asked: dict[str, object] = {"calibration": one.calibration} if one.one.arm.drafter else {}
         if one.one.arm.refiner:
             asked |= {"what refinement did": one.ledger, "which passes mattered": one.passes}

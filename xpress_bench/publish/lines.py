@@ -14,6 +14,10 @@ from xpress_bench.analyse.parity import Divergence
 from xpress_bench.analyse.summary import DIRECT, ArmSummary, ConditionSummary, Summary
 from xpress_bench.records import Cell, Memory
 
+BATCHED = (
+    "speed-ups, tokens/s and stability are of whole batches, which last as long as their last request; latency, times "
+    "per step and costs are of a request among the others; first turns only, without traces and controls"
+)
 NAMED = 5  # prompts or places that are named before the rest is only counted
 Line = tuple[str, str]  # label, text
 
@@ -40,8 +44,12 @@ def closing_lines(summary: Summary) -> Iterator[Line]:
     if summary.header.settings.get("compile"):
         arms = (f"{arm.name}: {', '.join(arm.compiled) or 'nothing'}" for arm in summary.header.arms)
         yield "compiled", "; ".join(arms)
+    if batches := summary.header.batches:
+        yield "batch", f"{count(len(batches), 'batch')} of {summary.header.rows} prompts: {BATCHED}"
     for control in summary.controls:
         yield from _control(control)
+    for sentence in summary.served:
+        yield "served", sentence
     for note in summary.notes:
         yield "sitting", note
     yield "run", f"{summary.folder}/"

@@ -68,6 +68,7 @@ def _title(summary: Summary) -> Iterator[str]:
     )
     made = ", random weights" if random_weights(header) else ""
     made += ", compiled" if settings.get("compile") else ""
+    made += f", in batches of {header.rows}" if header.batches else ""
     yield printable(f"target {target['name']} {_parameters(target.get('parameters'))}{target['dtype']}{made}")
     yield printable(f"{target['device']}{threads}")
     yield printable(f"profile {header.profile}{', in one process' if header.in_process else ''}")
@@ -160,4 +161,5 @@ def _breakdown(groups: Mapping[str, ConditionSummary]) -> Table:
 def _printed_arm(of: ConditionSummary, one: ArmSummary) -> tuple[str, ...]:
     speed = of.speed_up(one.arm.name, of.arms[0].arm.name)
     name, _, _, per_step, _, ratio, _, identical, score = _row(of, one)
-    return name, str(speed.prompts if speed else 0), ratio, per_step, identical, score
+    prompts = NONE if speed and speed.units != "prompts" else str(speed.prompts if speed else 0)
+    return name, prompts, ratio, per_step, identical, score

@@ -187,6 +187,8 @@ def near_ties(view: View) -> Figure | Unknown:
 
 def prompts(view: View) -> Figure | Unknown:
     """Speed-up of each arm on each prompt; prompts that got slower have a mark and the worst their names."""
+    if view.selection.rows > 1:
+        return Unknown("a prompt in a batch has no speed-up of its own")
     cells = view.selection.whole().of
     found = {arm: pair(cells(view.base), cells(arm)).log_ratios() for arm in view.compared}
     if not any(found.values()):

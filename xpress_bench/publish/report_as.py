@@ -14,6 +14,7 @@ from itertools import chain
 from xpress_bench.analyse.digits import NONE
 from xpress_bench.analyse.intervals import Unknown
 from xpress_bench.analyse.reduce import select
+from xpress_bench.analyse.served import refuse_served
 from xpress_bench.analyse.summary import DIRECT, summarise
 from xpress_bench.errors import UsageError, nearest
 from xpress_bench.publish import systems
@@ -70,6 +71,9 @@ def report_as(run: Run, system: str) -> Page:
     if system not in SYSTEMS:
         hint = nearest(system, SYSTEMS, f"choose one of {', '.join(SYSTEMS)}", most=2)
         raise UsageError(f"--report-as {system!r}: no such system; {hint}")
+    if run.header.batches:
+        raise UsageError(f"run {run.header.run!r} is of batches, and --report-as of single requests; use batch_size=1")
+    refuse_served(run.header, "--report-as")
     ours = page(summarise(run))
     conditions = zip(run.header.conditions, ours.sections, strict=True)
     sections = tuple(_section(run, condition, system, section) for condition, section in conditions)

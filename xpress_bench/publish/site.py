@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import shutil
 from collections import defaultdict
@@ -17,16 +16,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 import xpress_bench
 from xpress_bench.errors import UsageError
 from xpress_bench.publish import methods
-from xpress_bench.publish.bundle import MAX_BYTES, MAX_JOURNAL_BYTES, MAX_LINE_BYTES, PACKED, open_bundle
+from xpress_bench.publish.bundle import MAX_BYTES, MAX_JOURNAL_BYTES, MAX_LINE_BYTES, PACKED, Bundle, open_bundle
+from xpress_bench.publish.charts import Axis, charts_of
 from xpress_bench.publish.checks import FIRST, THEN
-from xpress_bench.publish.shelf import Shelf, Stored
-from xpress_bench.publish.standings import MIN_LAUNCHES, MIN_PROMPTS, Span, Standing, boards
+from xpress_bench.publish.shelf import Shelf
+from xpress_bench.publish.standings import MIN_LAUNCHES, MIN_PROMPTS, Entry, Standing, boards
 
 TEMPLATES = Path(__file__).parent / "templates" / "site"
 ASSETS = ("site.css", "site.js")
 MARK = ".xpress-bench-site"  # in a folder whose pages may be replaced
-BAR = 200  # units of length of a bar's box
-WIDEST = 100.0  # speed-up that is drawn, and slow-down: one wild interval must not squeeze all others
 CHOICES = ("suite", "condition", "target", "machine")  # of a board: what the index can be narrowed to
 LIMITS = {
     "packed journal, bytes": MAX_BYTES[PACKED],
@@ -39,11 +37,10 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A submission on the site: its packed journal, the folder of its plots, and its entry."""
+    """A submission on the site: its packed journal, and its entry."""
 
     journal: Path
-    plots: Path
-    stored: Stored
+    entry: Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +52,6 @@ class Built:
     refused: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """A logarithmic scale for speed-ups that holds 1 and every interval of a board, as far as it is drawn."""
-
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, spans: Iterable[Span]) -> Axis:
-        ends = [1.0, *(_drawn(end) for span in spans for end in span[1:])]
-        return cls(min(ends) / 1.05, max(ends) * 1.05)
-
-    def at(self, ratio: float) -> int:
-        """The place of a ratio in a bar's box."""
-        return round(BAR * math.log(_drawn(ratio) / self.low) / math.log(self.high / self.low))
-
-
-def _drawn(ratio: float) -> float:
-    return min(max(ratio, 1 / WIDEST), WIDEST)
-
-
 def build(submissions: Path, out: Path, cache: Path) -> Built:
     """Build the site of all submissions in a folder; those that break a rule are left out and named.
 
@@ -83,15 +59,20 @@ def build(submissions: Path, out: Path, cache: Path) -> Built:
     """
     if not submissions.is_dir():
         raise UsageError(f"{submissions}: no folder of submissions; `xpress-bench submit RUN` makes the first")
-    shelf, shown, refused = Shelf(cache), list[Shown](), list[str]()
+    shelf, bundles, shown, refused = Shelf(cache), list[Bundle](), list[Shown](), list[str]()
     for folder in sorted(path for path in submissions.iterdir() if path.is_dir() and not path.name.startswith(".")):
         try:
-            bundle = open_bundle(folder)
-            shown.append(Shown(folder / PACKED, shelf.folder_of(bundle), shelf.stored(bundle)))
+            bundles.append(open_bundle(folder))
+        except UsageError as error:
+            refused.append(str(error))
+    shelf.fill(bundles)
+    for bundle in bundles:
+        try:
+            shown.append(Shown(bundle.folder / PACKED, shelf.entry(bundle)))
         except UsageError as error:
             refused.append(str(error))
     render(shown, out)
-    ranked = sum(row.unranked is None for one in shown for row in one.stored.entry.rows)
+    ranked = sum(row.unranked is None for one in shown for row in one.entry.rows)
     return Built(len(shown), ranked, tuple(refused))
 
 
@@ -105,8 +86,9 @@ def render(shown: Sequence[Shown], out: Path) -> None:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    standings = boards(one.stored.entry for one in shown)
-    axes = {board: Axis.of(one.row.span for one in rows if one.row.span) for board, rows in standings.items()}
+    standings = boards(one.entry for one in shown)
+    spans = {board: [one.row.span for one in rows if one.row.span] for board, rows in standings.items()}
+    axes = {board: Axis.of(chain.from_iterable(found)) for board, found in spans.items()}
     env.globals.update(version=xpress_bench.__version__, submissions=len(shown), axes=axes)
     for asset in ASSETS:
         shutil.copyfile(TEMPLATES / asset, out / asset)
@@ -116,18 +98,23 @@ def render(shown: Sequence[Shown], out: Path) -> None:
     own = _by_name(standings.values())
     template = env.get_template("submission.html")
     for one in shown:
-        _submission(one, own[one.stored.entry.name], template, out / "submissions" / one.stored.entry.name)
+        _submission(one, own[one.entry.name], template, out / "submissions" / one.entry.name)
 
 
 def _submission(shown: Shown, standings: Sequence[Standing], template: Template, folder: Path) -> None:
     folder.mkdir(parents=True)
     shutil.copyfile(shown.journal, folder / PACKED)
-    for picture in shown.stored.pictures:
-        shutil.copyfile(shown.plots / picture.file, folder / picture.file)
-    entry = shown.stored.entry
+    entry = shown.entry
     command = shlex.join(["xpress-bench", *entry.argv])
-    content = {"entry": entry, "pictures": shown.stored.pictures, "standings": standings, "command": command}
-    _write(folder / "index.html", template, packed=PACKED, **content)
+    _write(
+        folder / "index.html",
+        template,
+        packed=PACKED,
+        entry=entry,
+        standings=standings,
+        command=command,
+        charts=charts_of(entry),
+    )
 
 
 def _by_name(boards: Iterable[Sequence[Standing]]) -> dict[str, list[Standing]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from xpress_bench.analyse.digits import NONE, shown
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown
+from xpress_bench.analyse.knee import STAGES
 from xpress_bench.analyse.parity import Parity
 from xpress_bench.analyse.ranking import ranks
 from xpress_bench.analyse.reduce import pair, select
@@ -53,7 +54,8 @@ class Badge:
 class Row:
     """An arm of a submission under a condition, in text, with what its rank is made of.
 
-    span: speed-up over direct. logs: its logarithm by prompt. unranked: why it has no rank, None if it has one.
+    span: speed-up over direct. logs: its logarithm by prompt. accepted: by draft position, the share of verify steps
+    that accepted so many. stages_ms: of a verify step. unranked: why it has no rank, None if it has one.
     """
 
     board: Board
@@ -68,6 +70,8 @@ class Row:
     badges: tuple[Badge, ...]
     unranked: str | None
     logs: dict[str, float]
+    accepted: tuple[Span, ...]
+    stages_ms: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +167,15 @@ def _row(board: Board, header: Header, of: ConditionSummary, one: ArmSummary, lo
         tuple(_badges(of, one)),
         _unranked(header, of, one, ratio),
         logs,
+        tuple(_ends(share) for share in one.acceptance.accept_marginal_step if share.estimate is not None),
+        {} if isinstance(one.stages, Unknown) else {name: getattr(one.stages, f"{name}_s") * 1e3 for name in STAGES},
     )
+
+
+def _ends(share: Measure) -> Span:
+    """A share with its interval; one without an interval has no width."""
+    value = share.estimate or 0.0
+    return (value, share.low, share.high) if isinstance(share, Interval) else (value, value, value)
 
 
 def _board(header: Header, condition: str) -> Board:

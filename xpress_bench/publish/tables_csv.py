@@ -25,7 +25,7 @@ Row = tuple[object, ...]
 ALL = "all"  # the group of every prompt
 MEASURES = ("run", "condition", "group", "arm", "metric", "estimate", "low", "high", "method", "n", "reason")
 CELL = ("condition", "arm", "launch", "prompt", "turn", "seed", "repeat")
-STAGE_TIMES = (*CELL, "step", "draft_s", "refine_s", "verify_s")
+STAGE_TIMES = (*CELL, "step", "draft_s", "refine_s", "verify_s", "batch")  # its rows have the same times
 ACCEPTANCE = (*CELL, "step", "offered", "accepted", "committed", "refused_at")
 INSIDE = (
     *("target_bytes", "drafter_bytes", "refiner_bytes", "caches_bytes", "graphs_bytes"),
@@ -81,12 +81,12 @@ def _field(value: object) -> object:
 def _measures(of: ConditionSummary) -> Iterator[Row]:
     for one in of.arms:
         for metric, measure in _of_arm(one):
-            yield one.arm.name, metric, *_numbers(measure)
+            yield one.arm.name, metric, *numbers(measure)
         yield one.arm.name, "peak_bytes", *_peak(one.memory)
         for speed in of.speed_ups:
             if speed.arm == one.arm.name:
                 for rule in ("gmean_paired", "median_paired", "total_time"):
-                    yield speed.arm, f"speedup_{rule} vs {speed.base}", *_numbers(getattr(speed, rule))
+                    yield speed.arm, f"speedup_{rule} vs {speed.base}", *numbers(getattr(speed, rule))
 
 
 def _of_arm(one: ArmSummary) -> Iterator[tuple[str, Measure]]:
@@ -102,7 +102,8 @@ def _of_arm(one: ArmSummary) -> Iterator[tuple[str, Measure]]:
         yield from (("identical", one.parity.identical), ("explained", one.parity.explained))
 
 
-def _numbers(measure: Measure) -> Row:
+def numbers(measure: Measure) -> Row:
+    """Its fields of a row: estimate, low, high, method, n, reason."""
     if isinstance(measure, Interval):
         return measure.estimate, measure.low, measure.high, measure.method, measure.n, None
     return measure.estimate, None, None, None, None, measure.reason
@@ -110,7 +111,7 @@ def _numbers(measure: Measure) -> Row:
 
 def _peak(memory: Memory | Unknown) -> Row:
     if isinstance(memory, Unknown):
-        return _numbers(memory)
+        return numbers(memory)
     return memory.peak_bytes, None, None, memory.quantity, None, memory.reason
 
 
@@ -118,7 +119,7 @@ def _stage_times(view: View) -> Iterator[Row]:
     for cell in view.selection.usable:
         steps = cell.steps
         times = zip_longest(steps.draft_s, steps.refine_s, steps.verify_s)
-        yield from ((*_key(cell), at, *row) for at, row in enumerate(times, start=1))
+        yield from ((*_key(cell), at, *row, cell.batch) for at, row in enumerate(times, start=1))
 
 
 def _acceptance(view: View) -> Iterator[Row]:

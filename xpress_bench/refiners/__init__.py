@@ -19,6 +19,9 @@ class Refiner(Protocol):
 
     A causal refiner decides about slot k, its token and whether the draft ends before it, by the draft tokens before k
     and nothing behind them: then the law recorded for slot k is still the one its token was drawn from.
+
+    Set `batchable = True` if rows may be drafts of different requests: it then reads no text and no position, and a row
+    does not depend on the others.
     """
 
     causal: bool  # if not, the draft's law is lost, and its tokens count as certain

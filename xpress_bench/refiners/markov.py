@@ -85,6 +85,7 @@ class Markov:
     ids: Tensor | None = None  # see `heads.output_ids`
     causal: bool = True
     passes: int | None = None
+    batchable = True
 
     def refine(self, draft: Draft, context: Context, sampling: Sampling) -> Draft:
         if draft.logits is None or draft.hidden is None:

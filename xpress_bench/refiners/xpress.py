@@ -101,6 +101,7 @@ class XPress:
     folder: Path | None = None
     ids: Tensor | None = None  # see `heads.output_ids`
     causal: bool = True
+    batchable = True
 
     def refine(self, draft: Draft, context: Context, sampling: Sampling) -> Draft:
         if draft.logits is None or draft.hidden is None:

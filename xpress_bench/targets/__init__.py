@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Target(Protocol):
-    """A causal language model that owns its cache. Rows [b]; only batch 1 is measured for now.
+    """A causal language model that owns its cache, for one request at a time; `targets.batched` has several.
 
     Between calls the cache holds every committed token but the last, the anchor. One that is no transformers model
     brings its tokenizer as an attribute `tokenizer`.

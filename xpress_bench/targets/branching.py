@@ -19,19 +19,22 @@ from xpress_bench.trees import Tree
 MASKABLE = ("sdpa", "eager")  # attention kernels that take a mask of any shape
 
 
-def refuse_unless_branching(model: Any, cache: Any, name: str) -> None:
-    """MisfitError for a model that cannot be told which row sees which, or whose cache is no plain list of rows."""
+def refuse_unless_free(model: Any, cache: Any, name: str, what: str, instead: str) -> None:
+    """MisfitError for a model that cannot be told which row sees which, or whose cache is no plain list of rows.
+
+    `what` needs that, "a tree" or "a batch"; `instead` is what to do without.
+    """
     kernel = model.config._attn_implementation
     other = {type(layer) for layer in cache.layers} - {BufferedLayer, DynamicSlidingWindowLayer}
     if kernel not in MASKABLE:
-        problem = f"attention {kernel!r} takes no mask of a tree; use target.attn_implementation=sdpa"
+        problem = f"attention {kernel!r} takes no mask of {what}; use target.attn_implementation=sdpa"
     elif "position_ids" not in signature(model.forward).parameters:
-        problem = "it takes no positions, and those of a tree are not the order of its rows"
+        problem = f"it takes no positions, and those of {what} are not the order of its rows"
     elif other:
-        problem = f"no path of a tree can be kept in a cache of {', '.join(kind.__name__ for kind in other)}"
+        problem = f"no part of {what} can be kept in a cache of {', '.join(kind.__name__ for kind in other)}"
     else:
         return
-    raise MisfitError(f"target {name!r}: {problem}, or verify chains (candidates.merge=best)")
+    raise MisfitError(f"target {name!r}: {problem}, or {instead}")
 
 
 def masks(cache: Any, tree: Tree, dtype: torch.dtype) -> Tensor | dict[str, Tensor]:
@@ -53,8 +56,13 @@ def _mask(layer: Any, tree: Tree, dtype: torch.dtype) -> Tensor:
     if layer.is_sliding:
         columns = torch.cat([torch.arange(first, first + shown - size, device=rows.device), rows])
         seen &= rows[:, None] - columns < layer.sliding_window
-    mask = torch.zeros(seen.shape, dtype=dtype, device=rows.device)
-    return mask.masked_fill(~seen, torch.finfo(dtype).min)[None, None]
+    return additive(seen, dtype)[None, None]
+
+
+def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """What to add to attention scores: 0 where a column is seen, the lowest number where not."""
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device)
+    return mask.masked_fill(~seen, torch.finfo(dtype).min)
 
 
 def move_up(cache: Any, rows: int, path: Tensor) -> None:

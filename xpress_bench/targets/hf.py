@@ -63,7 +63,8 @@ class HfTarget:
 
     def verify_tree(self, ids: Tensor, tree: Tree, taps: tuple[int, ...]) -> Tensor:
         """See `TreeTarget.verify_tree`."""
-        branching.refuse_unless_branching(self.model, self._cache, self.name)
+        instead = "verify chains (candidates.merge=best)"
+        branching.refuse_unless_free(self.model, self._cache, self.name, "a tree", instead)
         mask = branching.masks(self._cache, tree, self.dtype)
         positions = (self.cached + tree.depths)[None]
         ids = ids.clamp_max(self.vocab_size - 1)

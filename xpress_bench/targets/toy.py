@@ -25,6 +25,7 @@ class ToyTarget:
     layers = 1
     device = torch.device("cpu")
     dtype = torch.float64
+    batchable = True
 
     def __init__(
         self, vocab_size: int, stop_ids: tuple[int, ...] = (), context: int = 1 << 20, name: str = "toy"

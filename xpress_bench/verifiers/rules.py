@@ -38,9 +38,8 @@ def rejection(draft: Draft, logits: Tensor, position: int, sampling: Sampling) -
     count = draft.tokens.shape[1]
     chosen = draft.tokens[..., None]
     p_chosen, q_chosen = _gather(p[:, :count], chosen), _gather(q, chosen)
-    coins = torch.rand(p_chosen.shape, generator=noise.generator, device=p.device, dtype=p.dtype)
     # A draft that its own law calls impossible was not drawn from that law: refuse it.
-    accepted = _leading((coins * q_chosen < p_chosen) & (q_chosen > 0))
+    accepted = _leading((noise.coins(p_chosen) * q_chosen < p_chosen) & (q_chosen > 0))
     row = accepted[:, None, None].expand(-1, 1, p.shape[-1])
     p_next = p.gather(1, row)
     q = torch.cat([q, torch.zeros_like(p[:, :1])], dim=1)  # after full acceptance nothing is taken off

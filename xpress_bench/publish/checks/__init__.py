@@ -49,7 +49,12 @@ FIRST = (
 THEN = (
     Check("order", measuring.order, AGAIN),
     Check("launches", measuring.launches, "measure with profile=paper, or profile=standard launches=5"),
-    Check("quiet", measuring.quiet, "measure again while nothing else runs; `xpress-bench doctor` says what disturbs"),
+    Check(
+        "quiet",
+        measuring.quiet,
+        "measure again while nothing else runs, where /proc and for a GPU NVML can be read; `xpress-bench doctor` says "
+        "what disturbs",
+    ),
     Check("weights", measuring.weights, "measure with trained weights"),
     Check("memory", measuring.memory, "measure with memory=true"),
     Check("tree", measuring.tree, "commit, then measure again"),

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from xpress_bench.analyse.admission import disturbed
+from xpress_bench.analyse.admission import disturbed, unjudged
 from xpress_bench.analyse.cost import random_weights
 from xpress_bench.analyse.intervals import Interval, Measure
 from xpress_bench.analyse.reduce import select
@@ -52,9 +52,13 @@ def launches(one: Submission) -> str | None:
 
 
 def quiet(one: Submission) -> str | None:
-    """Nothing disturbed a launch: no other process took the CPU or the board, no host withheld it, no GPU throttled."""
-    found = disturbed(one.journal.launches)
-    return f"launch {min(found)} was disturbed: {found[min(found)]}" if found else None
+    """Nothing disturbed a launch: no other process took the CPU or the board, no host withheld it, no GPU throttled.
+    What could not be read shows nothing."""
+    marks = one.journal.launches
+    noisy, unknown = disturbed(marks), unjudged(marks, one.journal.header.target["device"])
+    if noisy:
+        return f"launch {min(noisy)} was disturbed: {noisy[min(noisy)]}"
+    return f"launch {min(unknown)} could not be judged: {unknown[min(unknown)]}" if unknown else None
 
 
 def weights(one: Submission) -> str | None:

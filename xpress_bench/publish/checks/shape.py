@@ -96,6 +96,7 @@ class _Header(msgspec.Struct):
     conditions: Annotated[tuple[Condition, ...], msgspec.Meta(min_length=1, max_length=16)]
     versions: dict[Name, Name | None]
     profile: Name
+    batches: Annotated[tuple[tuple[Name, ...], ...], msgspec.Meta(max_length=0)]
 
 
 def header(one: Submission) -> str | None:
@@ -111,13 +112,15 @@ def header(one: Submission) -> str | None:
 
 
 def numbers(one: Submission) -> str | None:
-    """Every request took between a nanosecond and a day, every peak of memory is a number of bytes."""
+    """Every request ran alone and took between a nanosecond and a day; every peak of memory is a number of bytes."""
     for cell in one.journal.cells:
         tally = cell.steps.tally
         parts = cell.ttft_s, cell.prefill_s, cell.rest_s, tally.draft_s, tally.refine_s, tally.verify_s
         whole = cell.error is not None or LEAST_S <= (cell.latency_s or 0.0) <= MOST_S
         if not whole or any(time is not None and not 0 <= time <= MOST_S for time in parts):
             return f"a time of {cell.arm} on {cell.prompt} is missing, below 0 or above a day"
+        if cell.batch is not None:
+            return f"{cell.arm} answered {cell.prompt} in a batch, and boards are of single requests"
         if len(cell.error or "") > MAX_TEXT:
             return f"an error of {len(cell.error or '')} characters"
     for memory in one.journal.memory:
