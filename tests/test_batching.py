@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import accumulate, islice, product
 from typing import Any
 
 import methods
@@ -184,15 +184,19 @@ def test_rows_may_be_longer_than_the_first_buffers() -> None:
 
 @pytest.mark.parametrize("condition", CONDITIONS, ids=lambda one: one.verifier)
 def test_at_the_end_of_the_context_a_row_does_not_depend_on_the_others(condition: Condition) -> None:
-    """The whole block is drafted there, where one alone drafts a shorter one: other drafts, the same output."""
+    """The whole block is drafted there, where one alone drafts a shorter one: other drafts, the same output. What is
+    offered stays inside, also where the limits do not."""
     target = tiny.qwen3(max_position_embeddings=32)
     made = Arm(target, tiny.dflash(target), [tiny.xpress(target, 8, 3)], condition, stops=frozenset())
-    made.new = lambda seed: 32 - len(prompt(seed))
+    made.new = lambda seed: 35 - len(prompt(seed))
     found = made.together(range(4))
     assert [told(row) for row in found] == [told(made.together([seed])[0]) for seed in range(4)]
     assert [len(row.ids) for row in found] == [made.new(seed) for seed in range(4)]
     if condition != REJECTION:
         assert [row.ids for row in found] == [made.alone(seed).ids for seed in range(4)]
+    for seed, row in enumerate(found):
+        anchors = accumulate((one.committed for one in row.rounds), initial=len(prompt(seed)))
+        assert all(one.offered <= max(0, 31 - at) for one, at in zip(row.rounds, anchors, strict=False))
 
 
 def test_passes_are_made_over_the_batch_until_its_last_row_settles() -> None:

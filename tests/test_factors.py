@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 
@@ -163,3 +166,12 @@ def test_sweeps_are_told_apart_by_what_they_measure_alone() -> None:
         )
     }
     assert len(hashes) == 5
+
+
+def test_the_commands_of_the_docs_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    text = (Path(__file__).parents[1] / "docs" / "sweeps.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    commands = re.findall(r"^(?:\w+=\w+ )?xpress-bench sweep (.*)$", text, re.MULTILINE)
+    assert len(commands) == 4
+    for command in commands:
+        asked_for(shlex.split(command))

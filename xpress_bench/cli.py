@@ -19,7 +19,9 @@ from xpress_bench.flags import FLAGS, QUESTION, SWITCHES, chosen, resolve_device
 from xpress_bench.gating import gate
 from xpress_bench.inspecting import convert, inspect
 from xpress_bench.leaderboard import site, submit
+from xpress_bench.loading import load
 from xpress_bench.reading import Parser, compare, explain, list_names, report, show, show_report
+from xpress_bench.sweeping import sweep
 
 if TYPE_CHECKING:
     from xpress_bench.settings import Settings
@@ -29,6 +31,9 @@ commands:
   xpress-bench --suite qa                  run: direct, draft and refine over the suite, then the table
   xpress-bench --resume RUN                go on with a run that was stopped
   xpress-bench check [same flags]          validate target, drafter and refiner, then plan the run
+  xpress-bench --target openai:URL         a server (vLLM, SGLang, llama.cpp, ...) as an arm: docs/served.md
+  xpress-bench sweep [same flags]          one setting varied at a time, and where more of it stops paying
+  xpress-bench load [same flags]           many requests at once: percentiles, goodput, what memory holds
   xpress-bench doctor                      what would make this machine noisy, and what to do
   xpress-bench inspect PATH [--target T]   what a checkpoint is, which target it needs, whether it fits
   xpress-bench convert PATH OUT --to F     the same drafter in another public format
@@ -95,7 +100,7 @@ def run(words: list[str]) -> int:
         if stop.folder is None:
             raise
         folder, status = stop.folder, STATUS
-    return max(status, show_report([folder], "terminal", None))
+    return max(status, show_report([folder], "terminal", None, suite=settings.suite if settings else None))
 
 
 def measure(resumed: Path | None, settings: Settings | None, words: list[str], again: bool) -> Path:
@@ -154,8 +159,10 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "gate": gate,
     "inspect": inspect,
     "list": list_names,
+    "load": load,
     "site": site,
     "submit": submit,
     "show": show,
+    "sweep": sweep,
     "train": train,
 }

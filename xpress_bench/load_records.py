@@ -19,6 +19,7 @@ from xpress_bench.journals import read_run
 from xpress_bench.records import JOURNAL, Header
 
 LOAD = "load.jsonl"  # file name inside a run folder
+OBJECTIVES = ("ttft", "latency", "token")  # times that an objective can limit
 LAYOUTS = ("terminal", "markdown", "csv")  # of its report
 Status = Literal["ok", "deadline", "failed", "shed", "cut"]
 # shed: not sent, for the circuit was open. cut: in hand when the stage was interrupted.
@@ -142,7 +143,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Whether so many rows of an arm ran in a fresh process without running out of memory; if not, `reason`."""
+    """Whether so many rows of an arm ran in a fresh process without running out of memory; if not, `reason`.
+
+    peak_bytes: of the process, or on a GPU what torch reserved.
+    """
 
     arm: str
     rows: int

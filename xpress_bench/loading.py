@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from xpress_bench.analyse.answers import OBJECTIVES
 from xpress_bench.errors import RunError, UsageError
 from xpress_bench.flags import chosen, run_parser
-from xpress_bench.load_records import LAYOUTS, Degrade, Plan, Policy, Stage, read_load
+from xpress_bench.load_records import LAYOUTS, OBJECTIVES, Degrade, Plan, Policy, Stage, read_load
 from xpress_bench.reading import BESIDE
 
 if TYPE_CHECKING:

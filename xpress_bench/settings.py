@@ -29,7 +29,7 @@ SAMPLED = (1e-4, 1e4)  # temperatures: below, logits / T are so large that round
 class TargetSettings:
     """`name`: a registry name, a hub id, a local folder, or `openai:URL`, a server.
 
-    `revision` pins a hub id; `gguf_file` is a file in it. `model` is which of the models of a server, None the only one.
+    `revision` pins a hub id; `gguf_file` is a file in it. `model` is which model of a server, None: its only one.
     """
 
     name: str

@@ -89,10 +89,10 @@ def test_all_pairs_are_compared_both_ways():
 
 
 def test_of_equal_values_one_is_called_better_in_at_most_a_twentieth_of_sweeps():
-    random, sweeps = np.random.default_rng(11), 150
+    random, sweeps = np.random.default_rng(11), 100
     false = 0
     for _ in range(sweeps):
         prompts = random.normal(0, 0.5, size=20)  # what prompts have in common goes away in pairs
         values = {str(at): prompts + random.normal(0, 0.2, size=20) for at in range(4)}
         false += contest(values, np.mean, lambda one, other: one - other).separates
-    assert false <= 14  # 5 % would be 7.5; more than 14 come in 1 of 100 such studies, unadjusted intervals give 25
+    assert false <= 11  # 5 on average at most, above 11 once in 230 such studies; intervals of one pair alone give 25

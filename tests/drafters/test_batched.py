@@ -140,6 +140,31 @@ def test_without_a_drafter_every_block_is_empty() -> None:
     assert counts == [0, 0]
 
 
+class Echo:
+    """Drafts the first id of its prompt."""
+
+    taps = ()
+    block_size, denoising_steps = 2, 1
+    batchable = True
+
+    def start(self, target: Any, prompt: torch.Tensor, features: Any) -> None:
+        self.prompt = prompt
+
+    def propose(self, context: Context, sampling: Sampling) -> Draft:
+        return Draft(self.prompt[:, :1])
+
+
+def test_a_row_that_leaves_before_it_has_begun_takes_its_prompt_along() -> None:
+    rows = batched_drafter(Echo(), TARGET, 3)  # type: ignore[arg-type]
+    for first in (1, 2, 3):
+        rows.join(torch.tensor([[first, 0]]))
+    rows.drop(0)
+    rows.observe([None, None])
+    draft, counts = rows.propose(Together([context([1, 2])] * 2, [tiny.sampling()] * 2))
+    assert draft.tokens.tolist() == [[3], [2]]
+    assert counts == [1, 1]
+
+
 class Own:
     """A plug-in that says nothing of rows."""
 

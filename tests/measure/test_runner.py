@@ -276,7 +276,7 @@ def test_a_replay_that_hangs_ends_like_a_request_and_the_run_goes_on(
     ("status", "told", "error", "expected"),
     [
         (102, "noise\nno drafter called 'x'\n", UsageError, "^no drafter called 'x'$"),
-        (101, "the disk is full\n", RunError, "the disk is full; what was measured is in"),
+        (101, "the disk is full\n", RunError, "^the disk is full$"),
         (-9, "", RunError, "launch 1 was lost before anything was measured: it ended with status -9"),
         (70, "noise\noom: MemoryError: \n", RunError, "it ended with status 70, oom: MemoryError:"),
     ],

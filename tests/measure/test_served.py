@@ -13,6 +13,8 @@ import rig
 from fake_server import Fake, delta, end, event, models, serving
 
 from xpress_bench import cli
+from xpress_bench.analyse.parity import Parity
+from xpress_bench.analyse.summary import summarise
 from xpress_bench.errors import MisfitError, RunError, UsageError
 from xpress_bench.flags import settings_of
 from xpress_bench.journals import read_run
@@ -234,3 +236,16 @@ def test_a_run_is_not_gone_on_with_where_the_server_has_changed(tmp_path: Path) 
         journal.write_text("\n".join(kept[:-1]) + "\n")  # as if it had been cut
         with pytest.raises(UsageError, match=r"target.servers.direct.version was 'b1' .* and is 'b2' now"):
             runner.resume(folder, chosen, [], lambda done, total, what: None, lambda said: None)
+
+
+def test_sampling_is_by_the_rule_of_the_server(tmp_path: Path) -> None:
+    sampled = {"temperatures": (0.7,), "verifiers": ("rejection",), "seeds": (0, 1)}
+    with servers(direct=says(), draft=says(drafted=8, text="sax")) as fakes:
+        run = measured(settings(tmp_path, fakes, **sampled))
+    seeds = {(body["messages"][0]["content"], body["seed"]) for body in fakes["draft"].asked}
+    assert {body["temperature"] for body in fakes["draft"].asked} == {0.7}
+    assert len({seed for _, seed in seeds}) == len(PROMPTS) * 2
+    (of,) = summarise(run).conditions
+    judged = of.arms[1].parity
+    assert isinstance(judged, Parity)
+    assert judged.reason.startswith("not shown to be as good: ids say nothing under rejection sampling")

@@ -8,8 +8,6 @@ from itertools import accumulate
 from xpress_bench.analyse.dependent import Deliveries
 from xpress_bench.load_records import Asked
 
-OBJECTIVES = ("ttft", "latency", "token")  # times that an objective can limit
-
 
 def counts(one: Asked) -> bool:
     """Whether a request is in the figures of its arm."""

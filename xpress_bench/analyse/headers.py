@@ -74,7 +74,7 @@ def _described(header: Header, arms: set[str]) -> Values:
         "arms": listed(names_of(header)),
         "conditions": listed(map(str, header.conditions)),
         **{f"{arm.name}: {key}": value for arm in shown for key, value in _arm_values(arm).items()},
-        **{key: value for key, value in flat(header.settings).items() if key not in hidden},
+        **{key: value for key, value in _told(header.settings).items() if key not in hidden},
         "attention": header.target.get("attention"),
         **{name: value for name, value in header.versions.items() if name not in WEAKENING},
         **{f"git {key}": header.git.get(key) for key in ("commit", "dirty")},
@@ -122,7 +122,12 @@ def listed(names: Iterable[str]) -> str:
 
 
 def _arm_values(arm: Arm) -> Values:
-    return flat({field.name: getattr(arm, field.name) for field in fields(arm) if field.name != "name"})
+    return _told({field.name: getattr(arm, field.name) for field in fields(arm) if field.name != "name"})
+
+
+def _told(values: Mapping[str, Any]) -> Values:
+    """Nested values by dotted key; an empty table says nothing."""
+    return {key: value for key, value in flat(values).items() if value != {}}
 
 
 def _of_values(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[Difference]:

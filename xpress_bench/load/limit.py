@@ -12,16 +12,17 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from xpress_bench.errors import RunError
+from xpress_bench.load.loop import OUT_OF_MEMORY
 from xpress_bench.load_records import Probe
 from xpress_bench.measure.faults import told
 from xpress_bench.measure.memory import peak_rss_bytes
 from xpress_bench.measure.progress import Progress
 from xpress_bench.settings import Settings
 
-OUT_OF_MEMORY = "oom:"  # how `faults.told` begins
 CHILD = ("-m", "xpress_bench.load.limit")
 KILLED = (-signal.SIGKILL, -signal.SIGABRT)  # by the system, or by an allocation in C++ that nobody caught
 
@@ -39,7 +40,7 @@ def find_limits(settings: Settings, limit_bytes: int | None, most: int, progress
             progress(0, 0, f"{arm}: {rows} rows, in a fresh process")
             return _probe(file, arm, rows, limit_bytes)
 
-        return [one for arm in arms for one in bisect(lambda rows, arm=arm: probe(arm, rows), most)]  # type: ignore[misc]
+        return [one for arm in arms for one in bisect(partial(probe, arm), most)]
 
 
 def bisect(probe: Callable[[int], Probe], most: int) -> list[Probe]:
@@ -111,6 +112,15 @@ def _bound(device: str, limit_bytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))  # private memory, files mapped apart
 
 
+def _peak_bytes(device: str) -> int:
+    """Most that this process held, or on a GPU that torch reserved."""
+    if not device.startswith("cuda"):
+        return peak_rss_bytes()
+    import torch
+
+    return torch.cuda.max_memory_reserved(device)
+
+
 def main() -> None:
     """Print the Probe of one number of rows; any failure but of memory is one line on stderr and status 1."""
     file, arm, rows, limit_bytes = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
@@ -123,7 +133,7 @@ def main() -> None:
         reason = str(error) if isinstance(error, RunError) else told(error)
         if not reason.startswith(OUT_OF_MEMORY):
             sys.exit(reason)
-    print(json.dumps(asdict(Probe(arm, rows, reason is None, peak_rss_bytes(), reason))))
+    print(json.dumps(asdict(Probe(arm, rows, reason is None, _peak_bytes(settings.device), reason))))
 
 
 if __name__ == "__main__":

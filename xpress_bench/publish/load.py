@@ -294,5 +294,5 @@ def show_limits(probes: Sequence[Probe]) -> None:
         peak = NONE if fit is None or fit.peak_bytes is None else size(fit.peak_bytes)
         why = NONE if more is None else f"{more.rows}: {more.reason}"
         rows.append((printable(arm), str(fit.rows if fit else 0), peak, printable(why)))
-    grid = Table(("arm", "rows that fit", "peak RSS", "first that did not"), tuple(rows))
+    grid = Table(("arm", "rows that fit", "peak memory", "first that did not"), tuple(rows))
     text.show(Page(("xpress-bench load --find-limit",), (Section(None, "Most rows together:", grid, (), None),), ()))

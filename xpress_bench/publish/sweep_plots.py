@@ -38,7 +38,7 @@ def _figure(factor: Factor, contest: Contest, measures: dict[str, Measure], labe
             _point(axes, at, measures[point.job.name], point.job.name in contest.undecided)
     jobs = [point.job.name for point in factor.points]
     if len(factor.keys) == 1 and contest.separates:
-        axes.axvline(jobs.index(contest.knee), color=INK, linewidth=0.8, linestyle=":")
+        axes.axvline(jobs.index(contest.knee), color=INK, linewidth=0.8, linestyle=":", zorder=0)
         axes.annotate(
             "knee",
             (jobs.index(contest.knee), 1),

@@ -6,6 +6,7 @@ Prometheus text format 0.0.4. Names and meanings as the documentation of vLLM, S
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,6 +14,7 @@ from math import isfinite
 
 _SAMPLE = re.compile(r"([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+([^\s{}]+)(?:\s+-?\d+)?\s*")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+MOST_DIGITS = 5  # of a position in a draft, less 1
 Labels = Mapping[str, str]
 Page = list[tuple[str, Labels, float]]  # name, labels and value of each sample
 
@@ -94,17 +96,18 @@ def samples(page: str) -> Page:
 
 def counters(page: str, model: str) -> Counters | None:
     """The counters of speculation on a page, for the model of that name; None if it has none."""
-    own = [one for one in samples(page) if one[1].get("model_name", model) == model and isfinite(one[2])]
-    names = {name for name, *_ in own}
-    family = next((one for one in FAMILIES if one.drafts in names), None)
+    values, at = defaultdict[str, float](float), defaultdict[int, float](float)
+    reached = {one.reached for one in FAMILIES}
+    for name, labels, value in samples(page):
+        if labels.get("model_name", model) == model and isfinite(value):
+            values[name] += value
+            place = labels.get("position", "")
+            if name in reached and place.isdecimal() and len(place) < MOST_DIGITS:
+                at[int(place)] += value
+    family = next((one for one in FAMILIES if one.drafts in values), None)
     if family is None:
         return None
-    values = {name: sum(value for other, _, value in own if other == name) for name in names}
-    at: dict[int, float] = {}
-    for name, labels, value in own:
-        if name == family.reached and labels.get("position", "").isdecimal():
-            at[int(labels["position"])] = at.get(int(labels["position"]), 0.0) + value
-    return Counters(family, values, tuple(at.get(place, 0.0) for place in range(1 + max(at, default=-1))))
+    return Counters(family, values, tuple(at[place] for place in range(1 + max(at, default=-1))))
 
 
 def added(before: Counters, after: Counters, tokens: int) -> Speculation | str:

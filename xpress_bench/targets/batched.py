@@ -173,8 +173,8 @@ class HfRows:
             taps,
             logits_to_keep=0,
             attention_mask=self._masks(places),
-            # Only padding lies beyond the context, and a table of positions has no row for it.
-            position_ids=places.clamp_max(self._target.context - 1),
+            # What follows an anchor beyond the context is padding, and a table of positions has no row for it.
+            position_ids=places.clamp_max(self._target.context - 1).maximum(places[:, :1]),
         )
 
     def commit(self, keep: Sequence[int]) -> list[Tensor | None]:
