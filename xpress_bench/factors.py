@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from xpress_bench.analyse.sweep_plan import Values
 from xpress_bench.errors import UsageError
 from xpress_bench.flags import FLAGS, SWITCHES, chosen, run_parser
-from xpress_bench.reading import FORMATS
+from xpress_bench.publish.printing import FORMATS
 from xpress_bench.settings import Settings, flat
 
 if TYPE_CHECKING:

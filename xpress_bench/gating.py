@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from xpress_bench.errors import UsageError
 from xpress_bench.flags import FLAGS, SWITCHES, chosen, run_parser, settings_of
-from xpress_bench.reading import FORMATS, lay_out
+from xpress_bench.publish.printing import FORMATS, lay_out
 
 if TYPE_CHECKING:
     from xpress_bench.analyse.gate import Check, Design

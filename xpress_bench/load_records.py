@@ -20,7 +20,6 @@ from xpress_bench.records import JOURNAL, Header
 
 LOAD = "load.jsonl"  # file name inside a run folder
 OBJECTIVES = ("ttft", "latency", "token")  # times that an objective can limit
-LAYOUTS = ("terminal", "markdown", "csv")  # of its report
 Status = Literal["ok", "deadline", "failed", "shed", "cut"]
 # shed: not sent, for the circuit was open. cut: in hand when the stage was interrupted.
 STATUSES: tuple[Status, ...] = ("ok", "deadline", "failed", "shed", "cut")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from xpress_bench.errors import RunError, UsageError
 from xpress_bench.flags import chosen, run_parser
-from xpress_bench.load_records import LAYOUTS, OBJECTIVES, Degrade, Plan, Policy, Stage, read_load
+from xpress_bench.load_records import OBJECTIVES, Degrade, Plan, Policy, Stage, read_load
+from xpress_bench.publish.printing import FORMATS
 from xpress_bench.reading import BESIDE
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--find-limit", action="store_true", help="find the most rows that fit into memory")
     parser.add_argument("--memory-limit", metavar="SIZE", help="of a process of --find-limit, e.g. 4GiB")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a load run, as it began")
-    parser.add_argument("--format", choices=LAYOUTS, default="terminal")
+    parser.add_argument("--format", choices=(*FORMATS, "csv"), default="terminal")
     parser.add_argument("--plot", nargs="?", type=Path, const=BESIDE, metavar="DIR", help="also write plots")
     return parser
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from xpress_bench.errors import UsageError
+from xpress_bench.publish.printing import FORMATS, lay_out
 from xpress_bench.suites.of_run import NAMED, items_of
 
 if TYPE_CHECKING:
-    from xpress_bench.publish.page import Page
     from xpress_bench.publish.view import Report
     from xpress_bench.records import Run
 
-FORMATS = ("terminal", "markdown", "latex")
 OF_RUNS = ("csv", "html")  # formats that only the report of a run has
 BESIDE = Path("report")  # default of --plot: a folder inside the run's
 
@@ -51,13 +50,8 @@ def report(words: list[str]) -> int:
     of.add_argument("--report-as", metavar="SYSTEM", help=f"the columns of another system: {', '.join(SYSTEMS)}")
     parser.add_argument("--against-published", metavar="NAME", help="beside a publication's figures; NAME or FILE.yaml")
     options = parser.parse_args(words)
-    from xpress_bench.analyse.sweep_plan import PLAN
-
-    if any((folder / PLAN).is_file() for folder in options.runs):
-        own = (options.by, options.together, options.report_as, options.against_published, options.suite)
-        if any(own) or options.format == "html":
-            raise UsageError("of a sweep there is one report: give no more than --plot, and another --format than html")
-        return max(show_sweep(folder, options.format, options.plot) for folder in options.runs)
+    if (status := _report_of_its_own(options)) is not None:
+        return status
     other = options.report_as or options.against_published
     if other and (options.plot or options.format in OF_RUNS):
         raise UsageError(f"--plot, csv and html are of the plain report only; choose --format {', '.join(FORMATS)}")
@@ -72,19 +66,31 @@ def report(words: list[str]) -> int:
     return show_report(options.runs, options.format, options.by, options.report_as, options.plot, options.suite)
 
 
-def show_sweep(folder: Path, layout: str, plot: Path | None = None) -> int:
-    """Print what a sweep's journals say; `plot`: the folder for its files. 1 if a job failed or is left."""
-    from xpress_bench.analyse.sweep import read_sweep
-    from xpress_bench.publish import sweep as of_sweep
+def _report_of_its_own(options: argparse.Namespace) -> int | None:
+    """The report of sweeps or of load runs, whose folders are no runs; None if there is none among them."""
+    from xpress_bench.analyse.sweep_plan import PLAN
+    from xpress_bench.load_records import LOAD
+    from xpress_bench.publish.load import show_load
+    from xpress_bench.publish.sweep import show_sweep
 
-    found = read_sweep(folder)
-    if layout == "csv":
-        print(of_sweep.csv(found), end="")
-    else:
-        lay_out(of_sweep.page(found), layout)
-    if plot:
-        of_sweep.write(folder / BESIDE if plot == BESIDE else plot, found)
-    return 0 if found.complete and not found.faults else 1
+    runs: list[Path] = options.runs
+    for name, file, show in (("sweep", PLAN, show_sweep), ("load run", LOAD, show_load)):
+        own = [(folder / file).is_file() for folder in runs]
+        if not any(own):
+            continue
+        asked = (options.by, options.together, options.report_as, options.against_published, options.suite)
+        if not all(own) or any(asked) or options.format == "html":
+            raise UsageError(
+                f"a {name} has a report of its own: give {name}s alone, with no more than --plot and --format"
+            )
+        places = [options.plot and _beside(folder, options.plot, len(runs) > 1) for folder in runs]
+        return max(show(folder, options.format, place) for folder, place in zip(runs, places, strict=True))
+    return None
+
+
+def _beside(folder: Path, plot: Path, several: bool) -> Path:
+    """Where the files of --plot go: beside the run, or into the folder that was named."""
+    return folder / BESIDE if plot == BESIDE else plot / folder.resolve().name if several else plot
 
 
 def show_report(
@@ -143,8 +149,7 @@ def _print(told: Report, layout: str) -> None:
 def _write(told: Report, plot: Path, several: bool) -> None:
     from xpress_bench.publish import folder
 
-    own = told.run.folder
-    out = own / BESIDE if plot == BESIDE else plot / own.resolve().name if several else plot
+    out = _beside(told.run.folder, plot, several)
     folder.write(out, told)
     print(f"xpress-bench: wrote {out}/: report.html, report.md, report.tex, plots, tables", file=sys.stderr)
 
@@ -219,18 +224,6 @@ def explain(words: list[str]) -> int:
     (measured,) = _trained([read_run(options.run)])
     lay_out(explaining.page(measured, items_of(measured.header, options.suite)), options.format)
     return 0
-
-
-def lay_out(content: Page, layout: str) -> None:
-    """Print a page in one of FORMATS."""
-    from xpress_bench.publish import latex, markdown, text
-
-    if layout == "markdown":
-        print(markdown.markdown(content))
-    elif layout == "latex":
-        print(latex.latex(content), end="")
-    else:
-        text.show(content)
 
 
 def compare(words: list[str]) -> int:

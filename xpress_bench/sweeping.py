@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from xpress_bench.analyse.sweep_plan import Values
 from xpress_bench.errors import RunError, UsageError
 from xpress_bench.factors import Asked, asked_for, counting, planned
-from xpress_bench.reading import show_sweep
 from xpress_bench.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def sweep(words: list[str]) -> int:
         if factor.pending:
             break
         carried = factor.recommended.job.values
+    from xpress_bench.publish.sweep import show_sweep
+
     return show_sweep(folder, asked.options.format)
 
 

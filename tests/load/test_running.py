@@ -87,8 +87,8 @@ def test_the_report_is_made_from_the_folder_alone(tmp_path: Path, capsys: pytest
     assert "4 clients for 100 s" in told
     assert show_load(load.folder, "csv", None) == 0
     assert ",single,draft,identical,3," in capsys.readouterr().out
-    with pytest.raises(UsageError, match="one of terminal, markdown, csv"):
-        show_load(load.folder, "latex", None)
+    assert show_load(load.folder, "latex", None) == 0
+    assert r"\toprule" in capsys.readouterr().out
 
 
 def stopping(monkeypatch: pytest.MonkeyPatch, at: tuple[str, str]) -> None:

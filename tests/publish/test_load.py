@@ -15,7 +15,7 @@ from xpress_bench.analyse.intervals import Unknown
 from xpress_bench.errors import UsageError
 from xpress_bench.load_records import Asked, Degrade, Load, Mark, Policy, Probe, Stage
 from xpress_bench.publish import canvas
-from xpress_bench.publish.load import page, report, show, show_limits, table, write
+from xpress_bench.publish.load import page, report, show_limits, table, write
 from xpress_bench.publish.load_plots import drawn
 from xpress_bench.publish.page import Page
 
@@ -119,12 +119,6 @@ def test_plots_are_drawn_of_what_there_is(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="name a folder that can be written"):
         write(tmp_path / "file", report(both()))
-
-
-def test_layouts(capsys: pytest.CaptureFixture[str]) -> None:
-    for layout, start in (("markdown", "xpress-bench"), ("csv", "run,stage,arm,metric"), ("terminal", "xpress-bench")):
-        show(report(both()), layout)
-        assert capsys.readouterr().out.startswith(start)
 
 
 def test_limits_are_the_most_that_fit_and_why_one_more_did_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,11 @@ from xpress_bench.analyse.growth import Growth
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown
 from xpress_bench.analyse.load import DIRECT, QUANTILES, ArmLoad, StageLoad, summarise
 from xpress_bench.errors import UsageError
-from xpress_bench.load_records import LAYOUTS, STATUSES, Load, Probe, Stage, read_load
-from xpress_bench.publish import markdown, text
+from xpress_bench.load_records import STATUSES, Load, Probe, Stage, read_load
+from xpress_bench.publish import markdown
 from xpress_bench.publish.lines import NAMED, Line, count, printable, printable_lines
 from xpress_bench.publish.page import Page, Section, Table
+from xpress_bench.publish.printing import lay_out
 from xpress_bench.publish.tables_csv import written
 
 TIMES = ("latency", "ttft", "gap", "token", "queue", "service")
@@ -50,28 +51,19 @@ def report(load: Load) -> LoadReport:
 
 
 def show_load(folder: Path, layout: str, plot: Path | None = None) -> int:
-    """Print the report of a load run in one of LAYOUTS; `plot`: the folder for its files.
+    """Print the report of a load run as a page or as csv; `plot`: the folder for its files.
 
     1 if it has not ended, or lost a request.
     """
-    if layout not in LAYOUTS:
-        raise UsageError(f"--format {layout}: the report of a load run is one of {', '.join(LAYOUTS)}")
     told = report(read_load(folder))
-    show(told, layout)
+    if layout == "csv":
+        print(table(told), end="")
+    else:
+        lay_out(page(told), layout)
     if plot:
         write(plot, told)
         print(f"xpress-bench: wrote {plot}/: load.md, load.csv, plots", file=sys.stderr)
     return 0 if told.load.complete and not told.lost else 1
-
-
-def show(told: LoadReport, layout: str) -> None:
-    """Print it."""
-    if layout == "csv":
-        print(table(told), end="")
-    elif layout == "markdown":
-        print(markdown.markdown(page(told)))
-    else:
-        text.show(page(told))
 
 
 def write(out: Path, told: LoadReport) -> None:
@@ -295,4 +287,7 @@ def show_limits(probes: Sequence[Probe]) -> None:
         why = NONE if more is None else f"{more.rows}: {more.reason}"
         rows.append((printable(arm), str(fit.rows if fit else 0), peak, printable(why)))
     grid = Table(("arm", "rows that fit", "peak memory", "first that did not"), tuple(rows))
-    text.show(Page(("xpress-bench load --find-limit",), (Section(None, "Most rows together:", grid, (), None),), ()))
+    lay_out(
+        Page(("xpress-bench load --find-limit",), (Section(None, "Most rows together:", grid, (), None),), ()),
+        "terminal",
+    )

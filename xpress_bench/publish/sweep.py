@@ -11,12 +11,13 @@ from xpress_bench.analyse.digits import NONE, shown, significant
 from xpress_bench.analyse.headers import machines
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown
 from xpress_bench.analyse.parity import Parity
-from xpress_bench.analyse.sweep import PENDING, Factor, Measured, Point, Sweep
+from xpress_bench.analyse.sweep import PENDING, Factor, Measured, Point, Sweep, read_sweep
 from xpress_bench.analyse.sweep_plan import Values
 from xpress_bench.errors import UsageError
 from xpress_bench.publish.lines import Line, count, named, printable, printable_lines
 from xpress_bench.publish.markdown import markdown
 from xpress_bench.publish.page import Page, Section, Table
+from xpress_bench.publish.printing import lay_out
 from xpress_bench.publish.tables_csv import Row, numbers, written
 
 STAGES = ("draft", "refine", "verify")
@@ -25,6 +26,18 @@ METHOD = (
     "paired by prompt; the intervals of all pairs of a factor hold together (Bonferroni), and less than 1 % is never "
     "called better"
 )
+
+
+def show_sweep(folder: Path, layout: str, plot: Path | None = None) -> int:
+    """Print what a sweep's journals say; `plot`: the folder for its files. 1 if a job failed or is left."""
+    found = read_sweep(folder)
+    if layout == "csv":
+        print(csv(found), end="")
+    else:
+        lay_out(page(found), layout)
+    if plot:
+        write(plot, found)
+    return 0 if found.complete and not found.faults else 1
 
 
 def page(sweep: Sweep) -> Page:

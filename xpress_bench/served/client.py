@@ -148,16 +148,19 @@ class Answer:
                 if total > MOST_BYTES:
                     raise ServerError("stream", f"more than {MOST_BYTES} bytes came")
                 yield block
-        self._wait_at_most(until_s)
+        self._refuse_cancelled()  # hanging up may look like the end
 
     def _read(self, response: HTTPResponse, until_s: float) -> bytes:
         self._wait_at_most(until_s)
         return response.read1(BLOCK)
 
-    def _wait_at_most(self, until_s: float) -> None:
-        left_s = until_s - perf_counter()
-        if self._cancelled:  # hanging up may look like the end, or have come before there was a connection
+    def _refuse_cancelled(self) -> None:
+        if self._cancelled:
             raise ServerError("cancelled", "the client hung up")
+
+    def _wait_at_most(self, until_s: float) -> None:
+        self._refuse_cancelled()  # it may have come before there was a connection
+        left_s = until_s - perf_counter()
         if left_s <= 0:
             raise TimeoutError
         if self._socket is not None:
