@@ -93,23 +93,26 @@ def rejected(p: list[list[float]], q: list[list[float]], draft: list[int], coin:
 
     block = Draft(torch.tensor([draft]), torch.tensor([q], dtype=torch.float64).log(), point_mass=False)
     logits = torch.tensor([p], dtype=torch.float64).log()
-    with patch.object(torch, "rand", lambda *size, **how: coins), patch.object(rules, "pick", catch):
-        verdict = rules.rejection(block, logits, 0, NoFreshNoise)
+    with patch.object(rules, "pick", catch):
+        verdict = rules.rejection(block, logits, 0, Known(coins))
     return int(verdict.accepted), caught[-1][0, 0].tolist()
 
 
-class _Nothing:
-    generator = None
-
-    def at(self, position: int, count: int, like: Tensor) -> None:
-        """The draw is caught before noise is needed."""
-
-
-class NoFreshNoise:
-    """Sampling at temperature 1 without any randomness."""
+class Known:
+    """Sampling at temperature 1 whose coins are known, and whose noise is not needed, because the draw is caught."""
 
     temperature = 1.0
-    verify = _Nothing()
+
+    def __init__(self, coins: Tensor) -> None:
+        self.verify = self
+        self._coins = coins
+
+    def at(self, position: int, count: int, like: Tensor) -> None:
+        return None
+
+    def coins(self, like: Tensor) -> Tensor:
+        assert like.shape == self._coins.shape
+        return self._coins
 
 
 @given(LAWS, LAWS, st.integers(0, 2))

@@ -149,7 +149,7 @@ def test_report_reads_a_sweep_and_writes_its_files(folder, capsys):
         for kind in ("svg", "pdf", "png")
     }
     assert written == {"sweep.md", "sweep.csv", *names}
-    with pytest.raises(UsageError, match="one report"):
+    with pytest.raises(UsageError, match="a report of its own"):
         report([str(folder), "--together"])
 
 
