@@ -163,9 +163,17 @@ def test_sweeps_are_told_apart_by_what_they_measure_alone() -> None:
             ["block_size=4,8", "limit=2"],
             ["block_size=4,8", "--counts"],
             ["block_size=4,8", "--grid"],
+            ["block_size=4,8", "--rounds", "3"],
         )
     }
-    assert len(hashes) == 5
+    assert len(hashes) == 6
+
+
+def test_values_are_timed_in_two_rounds_and_counted_once() -> None:
+    assert asked_for([*CPU, "block_size=4,8"]).options.rounds == 2
+    assert asked_for([*CPU, "block_size=4,8", "--counts"]).options.rounds == 1
+    assert "counts are the same every time" in refused("block_size=4,8", "--counts", "--rounds", "2")
+    assert "--rounds 0: give 1 or more" in refused("block_size=4,8", "--rounds", "0")
 
 
 def test_the_commands_of_the_docs_are_understood(monkeypatch: pytest.MonkeyPatch) -> None:

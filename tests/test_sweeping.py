@@ -59,9 +59,10 @@ def test_factors_one_after_the_other_each_job_a_run_of_its_own(
 ) -> None:
     assert sweep([*TOY, *FACTORS, "--out", str(tmp_path)]) == 0
     names = ["1-1-block_size-2", "1-2-block_size-4", "2-1-count-1", "2-2-count-2"]
-    assert ran == ["0-base", *names]
+    again = [f"{name}-round-2" for name in names]
+    assert ran == ["0-base", *names[:2], *again[1::-1], *names[2:], *again[:1:-1]]
     folder = only(tmp_path)
-    runs = {name: read_run(folder / name) for name in names}
+    runs = {name: read_run(folder / name) for name in names + again}
     assert {len(run.cells) for run in runs.values()} == {2 * 2 * 3}  # prompts, arms, seeds: all are timed
     assert all(cell.latency_s for run in runs.values() for cell in run.cells)
     assert [run.header.settings["block_size"] for run in runs.values()][:2] == [2, 4]
@@ -82,7 +83,7 @@ def test_only_counts_are_taken_over_from_the_factor_before(ran: Ran, tmp_path: P
 
 
 def test_the_same_command_goes_on_with_what_is_left(ran: Ran, tmp_path: Path) -> None:
-    words = [*TOY, "block_size=2,4", "--out", str(tmp_path)]
+    words = [*TOY, "--rounds", "1", "block_size=2,4", "--out", str(tmp_path)]
     assert sweep(words) == 0
     folder = only(tmp_path)
     kept = (folder / "1-1-block_size-2" / JOURNAL).read_bytes()
@@ -99,7 +100,7 @@ def test_the_same_command_goes_on_with_what_is_left(ran: Ran, tmp_path: Path) ->
 
 
 def test_c37_the_others_go_on_when_a_job_fails(ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [*TOY, "drafter.name=toy,nowhere,prompt_lookup", "--out", str(tmp_path)]
+    words = [*TOY, "--rounds", "1", "drafter.name=toy,nowhere,prompt_lookup", "--out", str(tmp_path)]
     assert sweep(words) == 1
     assert ran[1:] == ["1-1-name-toy", "1-2-name-nowhere", "1-3-name-prompt_lookup"]
     said = capsys.readouterr().out
@@ -152,7 +153,7 @@ def test_a_launcher_that_stops_stops_the_sweep(
         inner(orders[:1], *rest)
 
     monkeypatch.setattr(jobs, "carry_out", half)
-    assert sweep([*TOY, *FACTORS, "--out", str(tmp_path)]) == 1
+    assert sweep([*TOY, "--rounds", "1", *FACTORS, "--out", str(tmp_path)]) == 1
     assert ran == ["0-base", "1-1-block_size-2"]
     assert "Not finished: 1 of 2 jobs left" in capsys.readouterr().out
     monkeypatch.setattr(jobs, "carry_out", inner)

@@ -48,6 +48,7 @@ LAUNCHERS = {  # -> the package of the plug-in, none for hydra's own
     "submitit_slurm": "hydra-submitit-launcher",
 }
 ELSEWHERE = ("ray", "submitit_slurm")  # their jobs may run on machines that have other devices than this one
+ROUNDS = 2
 
 _PLAIN = re.compile(r"[\w./-]+")  # text that is a value as it stands
 
@@ -85,7 +86,8 @@ class Asked:
     @property
     def sha256(self) -> str:
         """Hash of everything that a sweep can be told apart by; its folder and launcher are not."""
-        body = [self.own.sha256(), self.factors, self.options.grid, self.options.counts]
+        options = self.options
+        body = [self.own.sha256(), self.factors, options.grid, options.counts, options.rounds]
         return hashlib.sha256(json.dumps(body).encode()).hexdigest()
 
 
@@ -94,11 +96,13 @@ def asked_for(words: list[str]) -> Asked:
     parser = run_parser("xpress-bench sweep", ABOUT, EPILOG)
     parser.add_argument("--grid", action="store_true", help="all combinations of all values")
     parser.add_argument("--counts", action="store_true", help="acceptance alone: no times, so jobs may share a device")
+    parser.add_argument("--rounds", type=int, help=f"how often every value is timed (default: {ROUNDS}; counts: once)")
     parser.add_argument("--launcher", choices=LAUNCHERS, default="basic", help="who runs the jobs (default: basic)")
     parser.add_argument("--format", choices=FORMATS, default="terminal")
     options = parser.parse_intermixed_args(words)
     if not options.profile and not any(word.startswith("profile=") for word in options.overrides):
         options.profile = "quick"  # on a GPU too: a sweep is for looking, and looks at one condition
+    options.rounds = _rounds(options)
     _refuse_launcher(options)
     asked = _taken_apart(options)
     settings = asked.own
@@ -113,6 +117,16 @@ def asked_for(words: list[str]) -> Asked:
         for value in values:
             asked.settings({key: value})
     return asked
+
+
+def _rounds(options: argparse.Namespace) -> int:
+    usual = 1 if options.counts else ROUNDS
+    rounds: int = usual if options.rounds is None else options.rounds
+    if rounds < 1:
+        raise UsageError(f"--rounds {rounds}: give 1 or more; speed is only judged from 2 on")
+    if options.counts and rounds > 1:
+        raise UsageError(f"--rounds {rounds}: counts are the same every time; leave it out, or --counts")
+    return rounds
 
 
 def _refuse_launcher(options: argparse.Namespace) -> None:

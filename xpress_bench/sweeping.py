@@ -86,7 +86,9 @@ def _plan(folder: Path, asked: Asked) -> tuple[Plan, Header]:
     except UsageError:
         shutil.rmtree(folder)  # it would not go better another time
         raise
-    plan = Plan(tuple(asked.words({})), asked.sha256, base, factors, asked.options.grid, asked.options.counts)
+    options = asked.options
+    words = tuple(asked.words({}))
+    plan = Plan(words, asked.sha256, base, factors, options.grid, options.counts, options.rounds)
     write_whole(folder / PLAN, json.dumps(asdict(plan), indent=1))
     return plan, _header(folder)
 
@@ -121,7 +123,7 @@ def _measure(plan: Plan, at: int, carried: Values, asked: Asked, folder: Path, b
     from xpress_bench.measure.jobs import take
 
     left = []
-    for job in plan.jobs(at, carried):
+    for job in plan.runs(at, carried):
         if ended(folder, job.name) == "":
             continue
         order = _order(job.name, asked.settings(job.values), asked, job.values, folder, plan.counts)

@@ -16,8 +16,10 @@ from xpress_bench.journals import to_line
 from xpress_bench.records import JOURNAL, Run
 
 
-def plan(factors: Mapping[str, tuple[str, ...]], base: Mapping[str, str], **changes: bool) -> Plan:
-    return Plan(("--suite", "qa"), "a" * 64, dict(base), dict(factors), **changes)
+def plan(
+    factors: Mapping[str, tuple[str, ...]], base: Mapping[str, str], grid: bool = False, counts: bool = False
+) -> Plan:
+    return Plan(("--suite", "qa"), "a" * 64, dict(base), dict(factors), grid, counts, rounds=1 if counts else 2)
 
 
 def begin(folder: Path, made: Plan) -> Path:
@@ -27,7 +29,13 @@ def begin(folder: Path, made: Plan) -> Path:
 
 
 def job(folder: Path, name: str, measured: Run | None = None, ended: str | None = "") -> None:
-    """One job: its journal if it wrote one, and how it ended."""
+    """One job, twice the same: its journal if it wrote one, and how it ended."""
+    for round_ in (name, f"{name}-round-2"):
+        one_run(folder, round_, measured, ended)
+
+
+def one_run(folder: Path, name: str, measured: Run | None, ended: str | None = "") -> None:
+    """One of them."""
     if measured:
         (folder / name).mkdir()
         records = (measured.header, *measured.cells, *([measured.footer] if measured.footer else []))

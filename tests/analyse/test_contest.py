@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from xpress_bench.analyse.contest import Contest, contest, simultaneous
+from xpress_bench.analyse.contest import Contest, Spread, between_rounds, contest, simultaneous
 from xpress_bench.analyse.intervals import Interval, Unknown
 
 LOGS = [0.1, 0.2, 0.3, 0.2]  # mean 0.2, standard error 0.0408248
@@ -34,6 +34,35 @@ def test_without_spread_or_values_there_is_nothing_to_widen():
     assert (same.low, same.estimate, same.high) == (1, 1, 1)
     assert simultaneous([0.5], 10) == Unknown("n < 2", pytest.approx(np.exp(0.5)))
     assert simultaneous(Unknown("another machine"), 3) == Unknown("another machine")
+
+
+def test_what_rounds_differ_by_is_pooled_over_values():
+    # Variances 0.02 and 0.0002 of one degree of freedom each: pooled 0.0101; a difference of two means of two has it.
+    assert between_rounds([(0.1, 0.3), (0.11, 0.13)]) == Spread(pytest.approx(0.0101), 2)
+    assert between_rounds([(0.1,), (0.3,)]) == Unknown(
+        "every value was run once, and what processes differ by is not known; add --rounds 2"
+    )
+
+
+def test_an_interval_has_the_variance_of_rounds_and_of_prompts():
+    # Satterthwaite: (0.0408248^2 + 0.01)^2 / (0.0408248^4 / 3 + 0.01^2 / 2) = 2.6771; t at 0.975 is 3.4145 there.
+    found = simultaneous(LOGS, 1, Spread(0.01, 2))
+    half = 3.4145 * (0.0408248**2 + 0.01) ** 0.5
+    assert np.log([found.low, found.high]) == pytest.approx([0.2 - half, 0.2 + half], abs=2e-3)
+    assert found.method == "paired t on logs and rounds"
+    assert simultaneous(LOGS, 1, Unknown("once")) == Unknown("once", pytest.approx(np.exp(0.2)))
+
+
+def test_values_that_are_equal_but_for_their_processes_are_seldom_told_apart():
+    random, sweeps, false, blind = np.random.default_rng(5), 200, 0, 0
+    for _ in range(sweeps):
+        shifts = random.normal(0, 0.05, size=(4, 2))  # of four values in two rounds
+        values = {str(at): random.normal(0, 0.05, size=20) + shifts[at].mean() for at in range(4)}
+        rounds = [tuple(one) for one in shifts]
+        false += contest(values, np.mean, lambda one, other: one - other, between_rounds(rounds)).separates
+        blind += contest(values, np.mean, lambda one, other: one - other).separates
+    assert false <= 17  # 10 on average at most; above 17 once in 100 such studies
+    assert blind > 100  # intervals of prompts alone
 
 
 def test_better_takes_an_interval_above_one_and_more_than_the_noise_band():

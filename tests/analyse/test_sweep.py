@@ -1,8 +1,9 @@
+import math
 from dataclasses import replace
 
 import pytest
 from runs import failed, run
-from sweeps import begin, counted, job, plan, timed
+from sweeps import begin, counted, job, one_run, plan, timed
 
 from xpress_bench.analyse.contest import simultaneous
 from xpress_bench.analyse.intervals import Unknown
@@ -38,6 +39,34 @@ def test_a_machine_that_was_slower_for_a_job_makes_no_value_worse(tmp_path):
     (factor,) = swept(tmp_path / "s", runs).factors
     assert not factor.by_speed.separates
     assert factor.recommended is factor.base
+
+
+def test_a_machine_that_was_slower_for_one_arm_of_a_job_makes_no_value_better(tmp_path):
+    # The journals of each round alone say 8 is a tenth faster than 4, and then that it is a tenth slower.
+    begin(tmp_path / "s", plan(SIZES, {"block_size": "4"}))
+    for nth, speeds_ in enumerate([(1.5, 1.65, 1.5), (1.5, 1.35, 1.5)]):
+        for seed, (name, speed) in enumerate(zip(NAMES, speeds_, strict=True)):
+            one_run(tmp_path / "s", name if nth == 0 else f"{name}-round-2", timed(speed, seed + 10 * nth))
+    (factor,) = read_sweep(tmp_path / "s").factors
+    assert not factor.by_speed.separates
+    assert factor.measured[NAMES[1]].rounds == pytest.approx([math.log(1.65), math.log(1.35)], abs=0.01)
+
+
+def test_rounds_are_run_in_turn_and_back(tmp_path):
+    made = plan({"block_size": ("4", "8")}, {"block_size": "4"})
+    names = [job.name for job in made.runs(0, made.base)]
+    assert names == [*NAMES[:2], f"{NAMES[1]}-round-2", f"{NAMES[0]}-round-2"]
+
+
+def test_a_round_that_is_left_leaves_the_value_open_and_one_that_failed_fails_it(tmp_path):
+    begin(tmp_path / "s", plan({"block_size": ("4", "8")}, {"block_size": "4"}))
+    job(tmp_path / "s", NAMES[0], timed(1.5, 0))
+    one_run(tmp_path / "s", NAMES[1], timed(1.5, 1))
+    assert [point.found is PENDING for point in read_sweep(tmp_path / "s").factors[0].points] == [False, True]
+    one_run(tmp_path / "s", f"{NAMES[1]}-round-2", None, "it was ended by signal 9")
+    sweep = read_sweep(tmp_path / "s")
+    assert [reason for _, reason in sweep.faults] == ["it was ended by signal 9"]
+    assert sweep.unfinished
 
 
 def test_the_next_factor_goes_on_with_what_was_recommended(tmp_path):

@@ -1,23 +1,25 @@
 """A sweep: settings that are varied, a run for every value, and what its journals say of the values.
 
 Runs are processes of their own and machines drift, so values are not compared by their latency. They are compared by
-the speed-up over the direct arm of the same launch and by tokens per step, both paired by prompt.
+the speed-up over the direct arm of the same launch and by tokens per step, both paired by prompt. That ratio differs
+between processes too, so every value is timed in several rounds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
-from xpress_bench.analyse.contest import Contest, Logs, contest, simultaneous
+from xpress_bench.analyse.contest import Contest, Logs, between_rounds, contest, simultaneous
 from xpress_bench.analyse.headers import machines, refuse
 from xpress_bench.analyse.intervals import Measure, Unknown
 from xpress_bench.analyse.metrics import NO_STEP
+from xpress_bench.analyse.parity import Parity
 from xpress_bench.analyse.reduce import Cells, pair, select
 from xpress_bench.analyse.streaming import read_reduced
 from xpress_bench.analyse.summary import DIRECT, ArmSummary, ConditionSummary, summarise
@@ -33,7 +35,8 @@ PENDING = Unknown("not run yet")
 class Measured:
     """What a job says of the arm that is swept: the last, refine where there is one. All numbers are by prompt.
 
-    `log_speed_ups`: over the direct arm of the same launch.
+    `log_speed_ups`: over the direct arm of the same launch, the mean over rounds. `rounds`: the mean of all prompts in
+    each. Header and arm are those of one round, of that with the most outputs that were not direct generation's.
     """
 
     header: Header
@@ -42,6 +45,7 @@ class Measured:
     log_speed_ups: Mapping[str, float]
     committed: Mapping[str, float]
     steps: Mapping[str, float]
+    rounds: tuple[float, ...] = ()
 
     @property
     def speed_up(self) -> Measure:
@@ -85,7 +89,9 @@ class Factor:
     @cached_property
     def by_speed(self) -> Contest:
         """By speed-up over direct generation."""
-        return contest(self.measured, lambda one: fmean(one.log_speed_ups.values()), log_speed_ratios)
+        values = self.measured
+        spread = between_rounds([one.rounds for one in values.values()])
+        return contest(values, lambda one: fmean(one.log_speed_ups.values()), log_speed_ratios, spread)
 
     @property
     def contest(self) -> Contest:
@@ -126,8 +132,9 @@ class Sweep:
     @property
     def unfinished(self) -> bool:
         """Whether going on would run something: jobs that are left, and those that did not end well."""
-        jobs = [point.job.name for factor in self.factors for point in factor.points]
-        return not self.complete or any(ended(self.folder, job) for job in jobs)
+        jobs = [point.job for factor in self.factors for point in factor.points]
+        runs = [job.again(nth).name for job in jobs for nth in range(self.plan.rounds)]
+        return not self.complete or any(ended(self.folder, run) for run in runs)
 
     @property
     def faults(self) -> list[tuple[Job, str]]:
@@ -161,7 +168,7 @@ def read_sweep(folder: Path) -> Sweep:
 
 def read_factor(folder: Path, plan: Plan, at: int, carried: Values) -> Factor:
     """One group of jobs. Raises UsageError if they were not asked the same."""
-    points = tuple(Point(job, _found(folder, job.name, plan.counts)) for job in plan.jobs(at, carried))
+    points = tuple(Point(job, _of_rounds(folder, job, plan)) for job in plan.jobs(at, carried))
     headers = [point.found.header for point in points if isinstance(point.found, Measured)]
     for ours, theirs in pairwise(headers):
         refuse(ours, theirs)
@@ -192,6 +199,30 @@ def log_token_ratios(a: Measured, b: Measured) -> Logs:
 
 def _log_tokens_per_step(one: Measured) -> float:
     return math.log(sum(one.committed.values()) / sum(one.steps.values()))
+
+
+def _of_rounds(folder: Path, job: Job, plan: Plan) -> Measured | Unknown:
+    found = [_found(folder, job.again(nth).name, plan.counts) for nth in range(plan.rounds)]
+    if faults := [one for one in found if isinstance(one, Unknown)]:
+        return PENDING if PENDING in faults else faults[0]
+    return together([one for one in found if isinstance(one, Measured)])
+
+
+def together(rounds: Sequence[Measured]) -> Measured | Unknown:
+    """One value measured in several rounds. Unknown if these were on machines that differ."""
+    if other := {one.what for later in rounds[1:] for one in machines(rounds[0].header, later.header)}:
+        return Unknown(f"its rounds ran on machines that differ ({', '.join(sorted(other))})")
+    logs = [one.log_speed_ups for one in rounds]
+    return replace(
+        min(rounds, key=_identical),
+        log_speed_ups={p: fmean(one[p] for one in logs) for p in logs[0] if all(p in one for one in logs)},
+        rounds=tuple(fmean(one.values()) for one in logs if one),
+    )
+
+
+def _identical(one: Measured) -> float:
+    share = one.arm.parity.identical if isinstance(one.arm.parity, Parity) else None
+    return 0.0 if share is None or share.estimate is None else share.estimate
 
 
 def _found(folder: Path, job: str, counts: bool) -> Measured | Unknown:

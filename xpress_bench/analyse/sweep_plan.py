@@ -21,10 +21,14 @@ _LONGEST = 60  # characters of such a name
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of a sweep. `name`: of its folder. `values`: of every swept key."""
+    """One run of a sweep, and every later run of the same. `name`: of its folder. `values`: of every swept key."""
 
     name: str
     values: Values
+
+    def again(self, round_: int) -> Job:
+        """The run of this job in a round, counted from 0."""
+        return self if round_ == 0 else Job(f"{self.name}-round-{round_ + 1}", self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Plan:
 
     words: of the run that is varied. asked: hash of what was asked for. base: the swept keys as that run has them.
     factors: key -> its values in the order of their cost, the base's among them. grid: all combinations. counts:
-    acceptance alone, nothing is timed.
+    acceptance alone, nothing is timed. rounds: runs of each value, so that what processes differ by is seen.
     """
 
     words: tuple[str, ...]
@@ -42,6 +46,7 @@ class Plan:
     factors: dict[str, tuple[str, ...]]
     grid: bool = False
     counts: bool = False
+    rounds: int = 1
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -53,6 +58,11 @@ class Plan:
         keys = self.groups[at]
         found = (dict(zip(keys, values, strict=True)) for values in product(*map(self.factors.__getitem__, keys)))
         return tuple(Job(_name(f"{at + 1}-{nth}", values), carried | values) for nth, values in enumerate(found, 1))
+
+    def runs(self, at: int, carried: Values) -> tuple[Job, ...]:
+        """Every run of these jobs in turn: all of a round, then all of the next, in the opposite order."""
+        jobs = self.jobs(at, carried)
+        return tuple(job.again(nth) for nth in range(self.rounds) for job in (jobs if nth % 2 == 0 else jobs[::-1]))
 
 
 def _name(number: str, values: Values) -> str:

@@ -26,6 +26,13 @@ METHOD = (
     "paired by prompt; the intervals of all pairs of a factor hold together (Bonferroni), and less than 1 % is never "
     "called better"
 )
+ROUNDS = (
+    "{} runs of every value in turn; what they differ by is in the intervals of all comparisons. Times of stages are of "
+    "one of them"
+)
+ONE_ROUND = "every value was run once, and what processes differ by is not known: none is called faster; add --rounds 2"
+    "every value was run once, and what processes differ by is not known: no value is called faster; add --rounds 2"
+)
 
 
 def show_sweep(folder: Path, layout: str, plot: Path | None = None) -> int:
@@ -180,6 +187,8 @@ def _closing(sweep: Sweep) -> Iterator[Line]:
     other = {one.what for measured in found[1:] for one in machines(found[0].header, measured.header)}
     if other and not sweep.plan.counts:
         yield "warning", f"jobs ran on machines that differ ({named(sorted(other))}): no speed is compared between them"
+    if not sweep.plan.counts:
+        yield "rounds", ROUNDS.format(sweep.plan.rounds) if sweep.plan.rounds > 1 else ONE_ROUND
     for before, after, ratio in () if sweep.plan.counts else sweep.drift():
         yield "drift", f"{after} is the setting of {before} again: {shown(ratio)} times its speed-up"
     yield "sweep", f"{sweep.folder}/"
