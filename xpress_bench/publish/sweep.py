@@ -31,8 +31,6 @@ ROUNDS = (
     "one of them"
 )
 ONE_ROUND = "every value was run once, and what processes differ by is not known: none is called faster; add --rounds 2"
-    "every value was run once, and what processes differ by is not known: no value is called faster; add --rounds 2"
-)
 
 
 def show_sweep(folder: Path, layout: str, plot: Path | None = None) -> int:
