@@ -157,7 +157,8 @@ def test_a_launcher_that_stops_stops_the_sweep(
     assert ran == ["0-base", "1-1-block_size-2"]
     assert "Not finished: 1 of 2 jobs left" in capsys.readouterr().out
     monkeypatch.setattr(jobs, "carry_out", inner)
-    assert sweep([*TOY, *FACTORS, "--out", str(tmp_path)]) == 0
+    assert sweep([*TOY, "--rounds", "1", *FACTORS, "--out", str(tmp_path)]) == 0
+    assert len(list(tmp_path.glob("*-sweep-*"))) == 1
 
 
 @pytest.mark.slow

@@ -27,8 +27,8 @@ METHOD = (
     "called better"
 )
 ROUNDS = (
-    "{} runs of every value in turn; what they differ by is in the intervals of all comparisons. Times of stages are of "
-    "one of them"
+    "{} runs of every value in turn; what they differ by is in the intervals of all comparisons. Times of stages are "
+    "of one of them"
 )
 ONE_ROUND = "every value was run once, and what processes differ by is not known: none is called faster; add --rounds 2"
 
