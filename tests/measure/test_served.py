@@ -70,6 +70,13 @@ def test_two_servers_are_two_arms(tmp_path: Path) -> None:
     assert run.footer.complete
 
 
+def test_a_server_on_this_machine_is_no_disturbance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "disturbance", lambda before, after: "other processes took 90% of the CPU time")
+    with servers(direct=says()) as fakes:
+        run = measured(settings(tmp_path, fakes, admission="warn"))
+    assert [mark.reason for mark in run.launches] == [None, None]
+
+
 def test_arms_get_the_same_prompts_limits_and_seeds(tmp_path: Path) -> None:
     with servers(direct=says(), draft=says(drafted=8)) as fakes:
         measured(settings(tmp_path, fakes))

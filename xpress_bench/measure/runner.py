@@ -148,7 +148,9 @@ def _first_temperature_c(began: Header | None) -> float | None:
 def _end(sitting: Sitting, index: int, before: dict[str, Any], again: str | None) -> Launch:
     """The mark after the timed requests. `again`: why the attempt before this one was void; a second one counts."""
     settings, after = sitting.settings, conditions(sitting.settings.device)
-    reason = None if settings.admission == "off" else disturbance(before, after)
+    # What is busy beside the client of a served engine may be the engine.
+    judged = settings.admission != "off" and not settings.target.served
+    reason = disturbance(before, after) if judged else None
     # A launch in this very process cannot be made afresh.
     void = reason and settings.admission == "void" and settings.launches > 1 and again is None
     return _mark(sitting, index, "void" if void else "ended", {"after": after}, reason)
