@@ -50,6 +50,14 @@ def test_c23_uniform_gain_has_a_tight_interval():
     assert (ratio.estimate, ratio.low, ratio.high) == pytest.approx([1 / 0.9] * 3)
 
 
+def test_what_each_launch_alone_would_have_said():
+    seconds = {(0, "direct"): 2.0, (0, "draft"): 1.0, (1, "direct"): 3.0, (1, "draft"): 2.0}
+    cells = [cell(arm, f"p{i}", s * (1 + i), launch=launch) for i in range(3) for (launch, arm), s in seconds.items()]
+    found = compared(cells, ("direct", "draft"))["draft", "direct"]
+    assert found.by_launch == pytest.approx((2.0, 1.5))
+    assert found.gmean_paired.estimate == pytest.approx(3**0.5)
+
+
 def test_every_pair_that_exists_and_holm_in_the_declared_family():
     rng = np.random.default_rng(2)
     speed = {"direct": 1.0, "draft": 0.9, "refine": 0.85}

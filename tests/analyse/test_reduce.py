@@ -25,6 +25,7 @@ def test_ladder_by_hand():
     arm = [cell("draft", latency_s=t, launch=b, repeat=r) for b, r, t in ((0, 0, 1), (0, 1, 2), (1, 0, 1), (1, 1, 1))]
     # launch 0: medians 3 / 1.5 = 2; launch 1: 8 / 1 = 8; mean of logs = log 4
     assert pair(base, arm).log_ratios() == {"p0": pytest.approx(math.log(4))}
+    assert pair(base, arm).by_launch() == pytest.approx([2, 8])
     assert prompt_latencies(base) == {"p0": 6.0}
 
 

@@ -38,3 +38,11 @@ def test_the_title_says_that_a_run_was_made_in_one_process(in_process: bool, tol
     one = run([cell("direct")])
     one = replace(one, header=replace(one.header, in_process=in_process))
     assert page(summarise(one)).title[-1] == told
+
+
+def test_launches_that_differ_are_shown_beside_the_interval_that_does_not_hold_it() -> None:
+    seconds = {(0, "direct"): 2.0, (0, "draft"): 1.0, (1, "direct"): 3.0, (1, "draft"): 2.0}
+    cells = [cell(arm, f"p{i}", s, launch=launch) for i in range(3) for (launch, arm), s in seconds.items()]
+    (of,) = summarise(run(cells)).conditions
+    told = [text for label, text in condition_lines(of) if label == "by launch"]
+    assert told == ["draft vs direct: 2.00, 1.50; what launches differ by is in no interval"]

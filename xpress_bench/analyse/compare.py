@@ -31,6 +31,7 @@ class SpeedUp:
 
     gmean_paired: geometric mean over prompts of paired latency ratios, the headline. median_paired: their median.
     total_time: seconds of base over seconds of arm, summed over the same prompts (a user's wall clock).
+    by_launch: the headline of each launch alone; what they differ by is in no interval, for that is over prompts.
     `slower`: prompts whose own ratio is below 1. `missing`: prompts that only one of the two arms has.
     `p_adjusted`: by Holm inside the declared family, else by Benjamini and Yekutieli and exploratory.
     """
@@ -46,6 +47,7 @@ class SpeedUp:
     prompts: int
     slower: tuple[str, ...]
     missing: tuple[str, ...]
+    by_launch: tuple[float, ...] = ()
     units: str = "prompts"  # or "batches": then what is said of prompts is of them
 
     @property
@@ -83,6 +85,7 @@ def _speed_up(arm: str, base: str, paired: Paired, units: str) -> SpeedUp:
         prompts=len(log_ratios),
         slower=tuple(prompt for prompt, value in log_ratios.items() if value < 0),
         missing=paired.missing,
+        by_launch=tuple(paired.by_launch()),
         units=units,
     )
 

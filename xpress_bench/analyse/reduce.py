@@ -163,6 +163,13 @@ class Paired:
         """Mean log(base / arm) per prompt, over launches, seeds and turns; above 0 the arm is faster."""
         return per_prompt({unit: math.log(self.base_s[unit] / self.arm_s[unit]) for unit in self.base_s})
 
+    def by_launch(self) -> list[float]:
+        """How many times faster the arm was in each launch: geometric mean over its units."""
+        logs: defaultdict[int, list[float]] = defaultdict(list)
+        for unit, seconds in self.base_s.items():
+            logs[unit[0]].append(math.log(seconds / self.arm_s[unit]))
+        return [math.exp(fmean(logs[launch])) for launch in sorted(logs)]
+
     def totals_s(self) -> tuple[list[float], list[float]]:
         """Seconds per prompt, summed over its units: base, arm."""
         grouped = [group_by_prompt(side).values() for side in (self.base_s, self.arm_s)]

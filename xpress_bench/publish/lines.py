@@ -94,6 +94,9 @@ def _speed_up(speed: SpeedUp) -> Iterator[Line]:
     chance = "" if speed.p_adjusted is None else f", p {_p_value(speed.p_adjusted)} ({kind})"
     ratios = f"{shown(speed.gmean_paired)}, by total time {shown(speed.total_time)}"
     yield "speed-up", f"{speed.arm} vs {speed.base}: {ratios}{chance}"
+    if len(speed.by_launch) > 1:
+        each = ", ".join(significant(one, 3) for one in speed.by_launch)
+        yield "by launch", f"{speed.arm} vs {speed.base}: {each}; what launches differ by is in no interval"
     if speed.missing:
         yield "not paired", f"{speed.arm} vs {speed.base}: {named(speed.missing)}"
 
