@@ -45,4 +45,4 @@ def test_launches_that_differ_are_shown_beside_the_interval_that_does_not_hold_i
     cells = [cell(arm, f"p{i}", s, launch=launch) for i in range(3) for (launch, arm), s in seconds.items()]
     (of,) = summarise(run(cells)).conditions
     told = [text for label, text in condition_lines(of) if label == "by launch"]
-    assert told == ["draft vs direct: 2.00, 1.50; what launches differ by is in no interval"]
+    assert told == ["draft vs direct: 1.50 to 2.00 in 2 launches; what they differ by is in no interval"]

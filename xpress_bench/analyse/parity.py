@@ -154,7 +154,7 @@ def noise_floor(direct: Iterable[Cell]) -> Measure:
 
 
 def _incomplete(cells: Iterable[Cell]) -> Iterator[str]:
-    return (cell.prompt for cell in cells if not cell.tokens or cell.error or cell.stop_reason == "short")
+    return (cell.prompt for cell in cells if not (cell.ids or cell.tokens) or cell.error or cell.stop_reason == "short")
 
 
 def _judged(replays: Iterable[Replay], arm: str, condition: Condition) -> dict[Place, Replay]:
@@ -167,7 +167,9 @@ def _divergences(
 ) -> dict[str, Divergence]:
     """The worst difference of each prompt that has one, the last of those that are as bad."""
     worst: dict[str, Divergence] = {}
-    both = (key for key, cell in ours.items() if key in theirs and cell.tokens and theirs[key].tokens)
+    # The same ids settle nearly every pair of a large run; where a server gave none, texts are looked at.
+    open_ = (key for key, cell in ours.items() if key in theirs and (cell.counts or cell.ids != theirs[key].ids))
+    both = (key for key in open_ if ours[key].tokens and theirs[key].tokens)
     answered = ((key, *_outputs(ours[key], theirs[key])) for key in both)
     for key in sorted(key for key, mine, direct in answered if mine != direct):
         place = _divergence(ours[key], theirs[key], judged)

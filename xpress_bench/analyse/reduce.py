@@ -65,12 +65,12 @@ class Cells(list[Cell]):
     @cached_property
     def tokens(self) -> Floats:
         """Output tokens."""
-        return np.array([cell.tokens for cell in self], dtype=np.float64)
+        return np.array([len(cell.ids) if cell.counts is None else cell.tokens for cell in self], dtype=np.float64)
 
     @cached_property
     def tallies(self) -> list[Tally]:
         """The steps of each cell as sums."""
-        return [cell.tally for cell in self]
+        return [cell.steps.tally if cell.counts is None else cell.tally for cell in self]
 
     def column(self, name: str) -> Floats:
         """A number of each cell by the name of its field, NaN for None."""
@@ -192,7 +192,7 @@ def select(run: Run, condition: Condition) -> Selection:
 def by_batch(cells: Iterable[Cell]) -> Cells:
     """The same cells, rows of a batch under its name: they share their seconds, so that they are one sample of them."""
     cells = Cells.of(cells)
-    if all(cell.batch is None for cell in cells):
+    if not cells or cells[0].batch is None:  # of one run they all have one, or none has
         return cells
     return Cells(cell if cell.batch is None else replace(cell, prompt=f"batch {cell.batch + 1}") for cell in cells)
 

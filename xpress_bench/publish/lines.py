@@ -95,8 +95,9 @@ def _speed_up(speed: SpeedUp) -> Iterator[Line]:
     ratios = f"{shown(speed.gmean_paired)}, by total time {shown(speed.total_time)}"
     yield "speed-up", f"{speed.arm} vs {speed.base}: {ratios}{chance}"
     if len(speed.by_launch) > 1:
-        each = ", ".join(significant(one, 3) for one in speed.by_launch)
-        yield "by launch", f"{speed.arm} vs {speed.base}: {each}; what launches differ by is in no interval"
+        least, most = (significant(one, 3) for one in (min(speed.by_launch), max(speed.by_launch)))
+        launches = f"{speed.arm} vs {speed.base}: {least} to {most} in {count(len(speed.by_launch), 'launch')}"
+        yield "by launch", f"{launches}; what they differ by is in no interval"
     if speed.missing:
         yield "not paired", f"{speed.arm} vs {speed.base}: {named(speed.missing)}"
 
