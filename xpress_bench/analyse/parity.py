@@ -148,7 +148,7 @@ def noise_floor(direct: Iterable[Cell]) -> Measure:
     if not prompts:
         return Unknown("direct ran once per prompt")
     first: dict[int, tuple[int, ...] | str] = {}
-    outputs = ((pool, cell.output) for pool, cell in zip(pool_of.tolist(), cells, strict=True))
+    outputs = ((pool, cell.ids or cell.output) for pool, cell in zip(pool_of.tolist(), cells, strict=True))
     unsteady = {keys[pool][0] for pool, output in outputs if first.setdefault(pool, output) != output}
     return exact_lower_bound(len(prompts) - len(unsteady), len(prompts))
 

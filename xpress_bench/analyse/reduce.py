@@ -65,12 +65,18 @@ class Cells(list[Cell]):
     @cached_property
     def tokens(self) -> Floats:
         """Output tokens."""
-        return np.array([len(cell.ids) if cell.counts is None else cell.tokens for cell in self], dtype=np.float64)
+        counted = map(attrgetter("tokens"), self) if self._served else map(len, map(attrgetter("ids"), self))
+        return np.array(list(counted), dtype=np.float64)
 
     @cached_property
     def tallies(self) -> list[Tally]:
         """The steps of each cell as sums."""
-        return [cell.steps.tally if cell.counts is None else cell.tally for cell in self]
+        return list(map(attrgetter("tally" if self._served else "steps.tally"), self))
+
+    @cached_property
+    def _served(self) -> bool:
+        """Whether a server told counts; asking every cell for them is slow, and nearly all runs have none."""
+        return any(map(attrgetter("counts"), self))
 
     def column(self, name: str) -> Floats:
         """A number of each cell by the name of its field, NaN for None."""
