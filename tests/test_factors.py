@@ -180,6 +180,6 @@ def test_the_commands_of_the_docs_are_understood(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     text = (Path(__file__).parents[1] / "docs" / "sweeps.md").read_text(encoding="utf-8").replace("\\\n", " ")
     commands = re.findall(r"^(?:\w+=\w+ )?xpress-bench sweep (.*)$", text, re.MULTILINE)
-    assert len(commands) == 4
+    assert len(commands) == 5
     for command in commands:
         asked_for(shlex.split(command))
