@@ -279,7 +279,7 @@ def test_one_host_read_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def buffers(batch: Batch) -> set[int]:
-    held = [*batch._target._rows._buffers, *batch._drafter._cache.rows._buffers]  # type: ignore[attr-defined]
+    held = [*batch.target._rows._buffers, *batch.drafter._cache.rows._buffers]  # type: ignore[attr-defined]
     return {part.data_ptr() for pair in held if pair is not None for part in pair}
 
 
@@ -293,8 +293,8 @@ def test_a_thousand_requests_use_the_buffers_of_the_first() -> None:
         places |= buffers(batch)
     assert ended == 1000
     assert len(places) == 4  # keys and values of either layer
-    assert batch._target._rows.lengths == []  # type: ignore[attr-defined]
-    assert batch._drafter._cache.rows.lengths == []  # type: ignore[attr-defined]
+    assert batch.target._rows.lengths == []  # type: ignore[attr-defined]
+    assert batch.drafter._cache.rows.lengths == []  # type: ignore[attr-defined]
 
 
 def test_what_does_not_belong_together_is_refused() -> None:

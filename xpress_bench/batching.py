@@ -69,7 +69,7 @@ class Judged(NamedTuple):
 class Batch:
     """At most `size` requests of one condition, decoded together. After an error it is of no more use.
 
-    `drafter` None is direct generation. Raises MisfitError for parts that can only work on one request at a time.
+    `drafter` None is direct generation. The attributes are the parts as a batch uses them. Raises MisfitError for parts that can only work on one request at a time.
     """
 
     def __init__(
@@ -90,9 +90,9 @@ class Batch:
         self.size = size
         self.rows: list[Row] = []
         self._device, self._context = target.device, target.context
-        self._target = batched_target(target, size)
-        self._drafter = batched_drafter(drafter, target, size)
-        self._refiners, self._drafting = refiners, drafter is not None
+        self.target = batched_target(target, size)
+        self.drafter = batched_drafter(drafter, target, size)
+        self.refiners, self._drafting = refiners, drafter is not None
         self._verifier = verifier if drafter is not None else match  # of an empty draft: the target's own pick
         self._clock = clock
 
@@ -113,13 +113,13 @@ class Batch:
             raise UsageError("the requests of a batch have one temperature and one verifier; make a batch of each")
         started = self._clock.stamp()
         prompts = [torch.tensor([request.ids], device=self._device) for request in requests]
-        found = [self._target.join(prompt, self._drafter.taps) for prompt in prompts]
+        found = [self.target.join(prompt, self.drafter.taps) for prompt in prompts]
         picked = [_first(request, logits) for request, (logits, _) in zip(requests, found, strict=True)]
         ids = torch.cat(picked).tolist() if picked else []
         prefilled = self._clock.stamp()
         joined = []
         for request, prompt, token, (_, features) in zip(requests, prompts, ids, found, strict=True):
-            self._drafter.join(prompt)
+            self.drafter.join(prompt)
             row = Row(request, list(request.ids), Output([], None, started, prefilled), features)
             row.extend([token])
             joined.append(row)
@@ -136,14 +136,14 @@ class Batch:
         stamps = [self._clock.stamp()]
         together = self._together()
         # Taking in the context is part of drafting, as in `decode.speculative`.
-        self._drafter.observe([row.unseen for row in rows])
-        draft, counts = self._drafter.propose(together)
+        self.drafter.observe([row.unseen for row in rows])
+        draft, counts = self.drafter.propose(together)
         stamps.append(self._clock.stamp())
-        refined = refine(draft, self._refiners, together.context, together.sampling)
+        refined = refine(draft, self.refiners, together.context, together.sampling)
         stamps.append(self._clock.stamp())
         offered = self._offered(refined, counts, together)
         judged = self._judged(draft, refined.cut(max(offered)), offered, together)
-        features = self._target.commit([1 + accepted for accepted, *_ in judged])
+        features = self.target.commit([1 + accepted for accepted, *_ in judged])
         stamps.append(self._clock.stamp())
         for row, seen, count, (accepted, new, before, after) in zip(rows, features, offered, judged, strict=True):
             row.unseen = seen
@@ -151,7 +151,7 @@ class Batch:
             row.extend(committed)
             if self._drafting:
                 numbers = count, accepted, min(accepted, len(committed)), len(committed)
-                blocks = before, after if self._refiners else ()
+                blocks = before, after if self.refiners else ()
                 row.output.rounds.append(Round(*numbers, *blocks, refined.passes, 0, tuple(stamps)))
         self._let_go()
         return rows
@@ -180,7 +180,7 @@ class Batch:
     def _judged(self, draft: Draft, refined: Draft, offered: Sequence[int], together: Together) -> list[Judged]:
         """Verify what each row is offered of `refined`; with it the step's one device-to-host read."""
         ids = torch.cat([together.context.anchor[:, None], refined.tokens], dim=1)
-        logits = self._target.verify(ids, self._drafter.taps)
+        logits = self.target.verify(ids, self.drafter.taps)
         order, verdicts = list[int](), list[Verdict]()
         for count in set(offered):  # rows that are offered as much at once, so that no rule has to know of padding
             rows = [row for row, other in enumerate(offered) if other == count]
@@ -208,8 +208,8 @@ class Batch:
                 self._drop(index)
 
     def _drop(self, index: int) -> None:
-        self._target.drop(index)
-        self._drafter.drop(index)
+        self.target.drop(index)
+        self.drafter.drop(index)
         take_out(self.rows, index)
 
 

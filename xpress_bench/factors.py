@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from xpress_bench.analyse.sweep_plan import Values
 from xpress_bench.errors import UsageError
-from xpress_bench.flags import FLAGS, SWITCHES, chosen, run_parser
+from xpress_bench.flags import chosen, run_parser, words_of
 from xpress_bench.publish.printing import FORMATS
 from xpress_bench.settings import Settings, flat
 
@@ -64,9 +64,7 @@ class Asked:
 
     def words(self, values: Values) -> list[str]:
         """What would be typed for the run that has these values."""
-        flags = [word for flag in FLAGS if (value := getattr(self.options, flag)) for word in (f"--{flag}", value)]
-        flags += [f"--{key}" for key in SWITCHES if getattr(self.options, key)]
-        return [*flags, *self.overrides, *(f"{key}={value}" for key, value in values.items())]
+        return words_of(self.options, [*self.overrides, *(f"{key}={value}" for key, value in values.items())])
 
     def settings(self, values: Values) -> Settings:
         """The settings of that run, without what is only for times where there are none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -86,6 +87,12 @@ def chosen(options: argparse.Namespace) -> Settings:
     if device != "cpu" and not profiled:
         settings = settings_from(flags | {"profile": "standard"}, options.overrides)
     return replace(settings, device=device)
+
+
+def words_of(options: argparse.Namespace, overrides: Sequence[str]) -> list[str]:
+    """The words that ask for a run: flags and switches as they were given, then `overrides`."""
+    flags = [word for flag in FLAGS if (value := getattr(options, flag)) for word in (f"--{flag}", value)]
+    return [*flags, *(f"--{key}" for key in SWITCHES if getattr(options, key)), *overrides]
 
 
 def as_override(key: str, value: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xpress_bench.errors import UsageError
-from xpress_bench.flags import FLAGS, SWITCHES, chosen, run_parser, settings_of
+from xpress_bench.flags import chosen, run_parser, settings_of, words_of
 from xpress_bench.publish.printing import FORMATS, lay_out
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
     for name in ("max_slow_down", "max_acceptance_drop", "max_memory_rise"):
         if not 0 < getattr(options, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} {getattr(options, name)}: give a share between 0 and 1")
-    own = _run_words(options)
+    own = words_of(options, options.overrides)
     if own and not (options.against or options.stored or options.self_test or options.name):
         raise UsageError(
             f"{' '.join(own)}: a counted baseline carries its own settings; give --record --name NAME to make another"
@@ -94,7 +94,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
     if options.self_test:
         from xpress_bench.self_test import self_test
 
-        yield from self_test(_run_words(options) or list(TIMED), _design(options))
+        yield from self_test(words_of(options, options.overrides) or list(TIMED), _design(options))
         return
     if options.counted or not (options.against or options.stored):
         yield from _counted(options)
@@ -102,12 +102,6 @@ def _checks(options: argparse.Namespace) -> Iterator[Check]:
         yield from _against(options)
     if options.stored:
         yield from _stored(options)
-
-
-def _run_words(options: argparse.Namespace) -> list[str]:
-    """The words of the command line that belong to the run."""
-    flags = [word for flag in FLAGS if (value := getattr(options, flag)) for word in (f"--{flag}", value)]
-    return [*flags, *(f"--{key}" for key in SWITCHES if getattr(options, key)), *options.overrides]
 
 
 def _design(options: argparse.Namespace) -> Design:
@@ -158,7 +152,7 @@ def _baseline_files(options: argparse.Namespace) -> list[Path]:
 
 def _record_counted(options: argparse.Namespace) -> int:
     """Count and write: a new baseline from the command line's own words, or those that are there from theirs."""
-    own = _run_words(options)
+    own = words_of(options, options.overrides)
     folder = options.baselines / COUNTED
     if own:
         plans = [(folder / f"{options.name}.jsonl", own)]
@@ -191,7 +185,7 @@ def _against(options: argparse.Namespace) -> Iterator[Check]:
 
 def _base_of(options: argparse.Namespace) -> tuple[str, list[str]]:
     """Revision and words of the base. A run folder stands for the commit it was made by and its own words."""
-    own = _run_words(options)
+    own = words_of(options, options.overrides)
     if not Path(options.against).exists():
         return options.against, own or list(TIMED)
     from xpress_bench.analyse.cost import refuse_random
@@ -215,7 +209,7 @@ def _stored(options: argparse.Namespace) -> Iterator[Check]:
     from xpress_bench.measure import runner
     from xpress_bench.measure.progress import progress_for
 
-    words = _run_words(options) or [*TIMED, "launches=3"]
+    words = words_of(options, options.overrides) or [*TIMED, "launches=3"]
     settings = settings_of(words, "xpress-bench gate")
     if settings.launches == 1:
         raise UsageError("--stored measures in processes of their own, but launches=1 in this one: add launches=3")

@@ -121,8 +121,8 @@ class Guard:
 
     def batch(self, batch: Batch) -> Batch:
         """The same batch, the parts seen that it made of the target's and the drafter's own."""
-        batch._target, batch._drafter = _RowsOfTarget(batch._target, self), _RowsOfDrafter(batch._drafter, self)
-        batch._refiners = [self.refiner(refiner) for refiner in batch._refiners]
+        batch.target, batch.drafter = _RowsOfTarget(batch.target, self), _RowsOfDrafter(batch.drafter, self)
+        batch.refiners = [self.refiner(refiner) for refiner in batch.refiners]
         return batch
 
 
