@@ -69,7 +69,8 @@ class Judged(NamedTuple):
 class Batch:
     """At most `size` requests of one condition, decoded together. After an error it is of no more use.
 
-    `drafter` None is direct generation. The attributes are the parts as a batch uses them. Raises MisfitError for parts that can only work on one request at a time.
+    `drafter` None is direct generation. `target`, `drafter`, `refiners`: the parts as a batch uses them.
+    Raises MisfitError for parts that can only work on one request at a time.
     """
 
     def __init__(
