@@ -12,7 +12,7 @@ from committed import FIELDS, SUITES, items, manifest, settings
 from xpress_bench.analyse.score import score
 from xpress_bench.suites import Item, load_suite
 from xpress_bench.train.corpus import shared_ngrams
-from xpress_bench.train.tasks.open_prompts import open_prompt
+from xpress_bench.train.tasks.open_prompts import any_prompt
 
 MANIFEST = manifest()["short"]
 SETTINGS = settings("short")
@@ -97,9 +97,12 @@ def test_written_prompts_share_no_template() -> None:
     assert [run for run, count in runs.items() if count > 1] == []
 
 
+PROSE = ["There was nothing to be said on either side, and so they walked on to the mill without a word. " * 40]
+
+
 def test_prompts_are_not_those_of_training() -> None:
     rng = random.Random("short suite against open prompts")
-    drawn = [open_prompt(rng) for _ in range(2000)]
+    drawn = [any_prompt(rng, PROSE) for _ in range(2000)]
     assert shared_ngrams(drawn, [item["prompt"] for item in ITEMS]) == set()
 
 

@@ -191,3 +191,21 @@ def test_a_total_of_nothing_has_no_ratio():
     assert totals_ratio_interval([[0, 0]], [[1, 2]]) == totals_ratio_interval([[1, 2]], [[0, 0]])
     assert totals_ratio_interval([[]], [[]]) == Unknown("a total is 0")
     assert totals_ratio_interval([[4]], [[2]]) == Unknown("n < 2", pytest.approx(2.0))
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 40, 1000])
+def test_means_and_p_values_are_those_of_scipys_t_test(n: int) -> None:
+    data = np.random.default_rng(n).normal(0.3, 2.0, n)
+    expected = stats.ttest_1samp(data, 0)
+    found = mean_interval(data)
+    assert isinstance(found, Interval)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)), rel=1e-12)
+    assert paired_p_value(data) == pytest.approx(expected.pvalue, rel=1e-9)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 9), (1, 9), (5, 9), (9, 9), (199, 200), (31, 1000)])
+def test_the_exact_bound_is_scipys(successes: int, n: int) -> None:
+    expected = stats.binomtest(successes, n, alternative="greater").proportion_ci(0.95, "exact").low
+    found = exact_lower_bound(successes, n)
+    assert isinstance(found, Interval)
+    assert found.low == pytest.approx(expected, abs=1e-10)

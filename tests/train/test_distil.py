@@ -25,7 +25,7 @@ from xpress_bench.train.distil import (
 )
 from xpress_bench.train.draft_model import shortened
 from xpress_bench.train.tasks import TASKS
-from xpress_bench.train.tasks.open_prompts import open_prompt
+from xpress_bench.train.tasks.open_prompts import any_prompt
 
 PROSE = ["The harbour was quiet, and nobody spoke of the storm. " * 40]
 
@@ -64,7 +64,7 @@ def test_prompts_of_every_kind_and_none_that_is_excluded(tokenizer) -> None:
     assert {"open", "prose", "long", "translation", "arithmetic_steps"} <= {one.kind for one in found}
     assert min(len(one.ids) for one in found if one.kind == "long") >= recipe.long_from
     assert max(len(one.ids) for one in found) <= recipe.max_prompt
-    wanted = {asked(open_prompt(random.Random(seed))) for seed in range(2000)}
+    wanted = {asked(any_prompt(random.Random(seed), PROSE)) for seed in range(2000)}
     only_open = AnswerRecipe(answers=20, open=1.0, prose=0.0, long=0.0)
     texts = [tokenizer.decode(one.ids) for one in prompts(tokenizer, PROSE, only_open, frozenset(wanted))]
     assert not {asked(text.split("user\n")[1].split("<|im_end|>")[0]) for text in texts} & wanted

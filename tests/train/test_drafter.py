@@ -14,13 +14,12 @@ from xpress_bench.train.distil import Lessons
 from xpress_bench.train.drafter import (
     DrafterRecipe,
     Lesson,
-    Tables,
     drafter_losses,
     markov_losses,
     train_blocks,
     xpress_losses,
 )
-from xpress_bench.train.fresh import Shape, new_drafter, new_markov, new_xpress, taps_of
+from xpress_bench.train.fresh import Shape, Tables, new_drafter, new_markov, new_xpress, principal, taps_of
 
 DOCUMENT = 60  # tokens, of which the first 20 are the prompt
 ANCHORS = 6  # a row
@@ -138,7 +137,7 @@ def test_slot_loss_adds_cross_entropy_and_twice_the_total_variation() -> None:
 
 
 def test_all_parts_reach_drafter_and_head(lessons: Lessons, drafter: BlockDiffusionModel, tables: Tables) -> None:
-    head = new_xpress(drafter, Shape(rank=4, mlp_hidden=8))
+    head = new_xpress(drafter, Shape(rank=4, mlp_hidden=8), tables)
     blocks = draw_blocks(lessons, NARROW, torch.Generator().manual_seed(6))
     xpress_losses(head, RECIPE)(Lesson(drafter, tables, blocks, RECIPE), 0.0, slot_loss)["sum"].backward()
     weights = [*drafter.named_parameters(), *head.named_parameters()]
@@ -152,10 +151,10 @@ def test_a_head_that_corrects_nothing_has_the_drafters_own_loss(
     blocks = draw_blocks(lessons, NARROW, torch.Generator().manual_seed(6))
     lesson = Lesson(drafter, tables, blocks, RECIPE)
     own = drafter_losses(lesson, 0.0)["sum"].item()
-    head = new_markov(drafter, Shape(rank=4))
+    head = new_markov(drafter, Shape(rank=4), tables)
     torch.nn.init.zeros_(head.markov_w2.weight)
     assert markov_losses(head)(lesson, 0.0, slot_loss)["sum"].item() == pytest.approx(own, rel=1e-6)
-    xpress = new_xpress(drafter, Shape(rank=4, mlp_hidden=8))
+    xpress = new_xpress(drafter, Shape(rank=4, mlp_hidden=8), tables)
     torch.nn.init.zeros_(xpress.w2.weight)
     parts = xpress_losses(xpress, replace(RECIPE, rounds_weight=0.5, base_weight=(2.0, 4.0)))(lesson, 0.5, slot_loss)
     assert parts["sum"].item() == pytest.approx(own * (1 + 0.5 + 3.0), rel=1e-6)  # forced, rounds, base half-way
@@ -178,7 +177,7 @@ def test_a_frozen_drafter_does_not_move_while_its_markov_head_learns(
 ) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
     drafter.requires_grad_(False)
-    head = new_markov(drafter, Shape(rank=4))
+    head = new_markov(drafter, Shape(rank=4), tables)
     before = [weight.detach().to(torch.bfloat16).clone() for weight in drafter.parameters()]
     table = head.markov_w2.weight.detach().clone()
     train_blocks(drafter, head, markov_losses(head), tables, lessons, RECIPE, tmp_path)
@@ -192,3 +191,15 @@ def test_a_frozen_drafter_does_not_move_while_its_markov_head_learns(
 )
 def test_taps_are_spread_as_in_public_checkpoints(layers: int, taps: tuple[int, ...]) -> None:
     assert taps_of(layers) == taps
+
+
+def test_a_head_begins_with_the_targets_tables() -> None:
+    """All directions kept: inner products of tokens are the table's. Some kept: those of the largest variance."""
+    table = torch.randn(50, 6, generator=torch.Generator().manual_seed(1)) * torch.tensor([9.0, 5, 4, 3, 2, 1])
+    drawn = torch.randn(50, 8, generator=torch.Generator().manual_seed(2))
+    wide = principal(table, drawn)
+    centred = table - table.mean(0)
+    torch.testing.assert_close(wide[:, :6] @ wide[:, :6].t(), centred @ centred.t(), atol=1e-3, rtol=1e-4)
+    assert torch.equal(wide[:, 6:], drawn[:, 6:])
+    variances = torch.linalg.eigvalsh(torch.cov(table.t())).flip(0)  # an independent way to the same
+    torch.testing.assert_close(principal(table, drawn[:, :2]).var(0), variances[:2], atol=1e-3, rtol=1e-4)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from xpress_bench.suites import load_suite
+from xpress_bench.train.corpus import shared_ngrams
 from xpress_bench.train.tasks import TASKS, WEIGHTS, Example, english, french, german, sample, working
 from xpress_bench.train.tasks.core import side
 from xpress_bench.train.tasks.grammar import Clause, Thing
@@ -23,6 +25,7 @@ from xpress_bench.train.tasks.lexicon import (
     RIDES,
     VERBS,
 )
+from xpress_bench.train.tasks.open_prompts import any_prompt, stretch
 
 # Loaded by its path, so that it does not matter how pytest puts test folders on the import path.
 recompute = runpy.run_path(str(Path(__file__).with_name("solving.py")))["recompute"]
@@ -196,3 +199,19 @@ def test_translations_have_the_asked_length() -> None:
     assert words[0] >= 6
     assert words[len(words) // 2] > 15
     assert words[-1] <= 60
+
+
+PROSE = ["It was a fine morning, and the whole village went down to the river to see the boats come in. " * 40]
+
+
+def test_open_prompts_of_every_kind_are_not_the_suites() -> None:
+    rng = random.Random(5)
+    drawn = [any_prompt(rng, PROSE) for _ in range(1500)]
+    assert len(set(drawn)) > 1300
+    assert sum(PROSE[0][:40].split(",")[0] in one or "river" in one for one in drawn) > 400
+    items = [item.prompt for suite in ("short", "qa", "long") for item in load_suite(suite).items]
+    assert shared_ngrams([one for one in drawn if "Answer:" not in one], items) == set()
+
+
+def test_a_stretch_has_as_many_words_as_asked() -> None:
+    assert len(stretch(random.Random(1), PROSE, 12).split()) == 12

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from xpress_bench.train.data import chat_prompt
 from xpress_bench.train.tasks import SPOKEN, TASKS, sample
-from xpress_bench.train.tasks.open_prompts import open_prompt
+from xpress_bench.train.tasks.open_prompts import any_prompt
 
 PROSE_EVERY = 10  # of the texts taken as they stand
 
@@ -46,8 +46,8 @@ class AnswerRecipe:
     answers: int = 9_000
     given: int = 9_000
     sampled: float = 0.3
-    open: float = 0.25
-    prose: float = 0.12
+    open: float = 0.45
+    prose: float = 0.05
     long: float = 0.05
     batch_tokens: int = 40_000
     max_prompt: int = 1_850
@@ -65,15 +65,17 @@ def prompts(tokenizer: Any, prose: list[str], recipe: AnswerRecipe, excluded: fr
     return [
         Wanted(_opening(tokenizer, rng, prose), 96, kind)
         if kind == "prose"
-        else _task(tokenizer, rng, kind, recipe, excluded)
+        else _task(tokenizer, rng, kind, prose, recipe, excluded)
         for kind in kinds
     ]
 
 
-def _task(tokenizer: Any, rng: random.Random, kind: str, recipe: AnswerRecipe, excluded: frozenset[str]) -> Wanted:
+def _task(
+    tokenizer: Any, rng: random.Random, kind: str, prose: list[str], recipe: AnswerRecipe, excluded: frozenset[str]
+) -> Wanted:
     """A prompt of the kind that fits; drawn again until it does."""
     while True:
-        category, text = _prompt(rng, kind)
+        category, text = _prompt(rng, kind, prose)
         ids = chat(tokenizer, text)
         least = recipe.long_from if kind == "long" else 0
         if least <= len(ids) <= recipe.max_prompt and asked(text) not in excluded:
@@ -94,9 +96,9 @@ def chat(tokenizer: Any, text: str) -> list[int]:
     return ids
 
 
-def _prompt(rng: random.Random, kind: str) -> tuple[str, str]:
+def _prompt(rng: random.Random, kind: str, prose: list[str]) -> tuple[str, str]:
     if kind == "open":
-        return kind, open_prompt(rng)
+        return kind, any_prompt(rng, prose)
     example = TASKS["profile"](rng, "train") if kind == "long" else sample(rng, "train", SPOKEN)
     return (kind if kind == "long" else example.category), example.prompt
 

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM
 
 from xpress_bench.train.blocks import slot_loss
 from xpress_bench.train.distil import Lessons
-from xpress_bench.train.drafter import Tables
+from xpress_bench.train.fresh import Tables
 from xpress_bench.train.progressive import MasterWeights, Rates, Session, fast_dtype
 
 PROMPT_WEIGHT = 0.1

@@ -20,6 +20,7 @@ from xpress_bench.refiners.markov import MarkovHead
 from xpress_bench.refiners.xpress import XPressHead
 from xpress_bench.train.blocks import Blocks, Draw, draft_states, draw_blocks, slot_loss
 from xpress_bench.train.distil import Lessons
+from xpress_bench.train.fresh import Tables
 from xpress_bench.train.progressive import MasterWeights, Rates, Session, fast_dtype
 
 
@@ -35,21 +36,10 @@ class DrafterRecipe:
     draw: Draw = field(default_factory=Draw)
     ce: float = 0.4
     l1: float = 0.6
-    rounds: int = 2
+    rounds: int = 1
     rounds_weight: float = 0.3
     base_weight: tuple[float, float] = (0.8, 0.5)
     seed: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The target's frozen tables: `embed` [V, H] for ids, `head` [V, H] for states. The same one if it ties them."""
-
-    embed: Tensor
-    head: Tensor
-
-    def to(self, device: torch.device, dtype: torch.dtype) -> Tables:
-        return Tables(self.embed.to(device, dtype), self.head.to(device, dtype))
 
 
 class Lesson:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from transformers import Qwen3Config
 
 from xpress_bench.checkpoints.dflash import BlockConfig
@@ -26,10 +27,21 @@ class Shape:
     block_size: int = 8
     largest_block: int = 16
     layers: int = 2
-    rank: int = 64
-    mlp_hidden: int = 128
+    rank: int = 128
+    mlp_hidden: int = 512
     passes: int = 4
     mask_token_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The target's frozen tables: `embed` [V, H] for ids, `head` [V, H] for states. The same one if it ties them."""
+
+    embed: Tensor
+    head: Tensor
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Tables:
+        return Tables(self.embed.to(device, dtype), self.head.to(device, dtype))
 
 
 def new_drafter(target: Any, shape: Shape, mask_token_id: int) -> BlockDiffusionModel:
@@ -56,7 +68,8 @@ def new_drafter(target: Any, shape: Shape, mask_token_id: int) -> BlockDiffusion
     return _started_small(BlockDiffusionModel(config))
 
 
-def new_xpress(drafter: BlockDiffusionModel, shape: Shape) -> XPressHead:
+def new_xpress(drafter: BlockDiffusionModel, shape: Shape, tables: Tables) -> XPressHead:
+    """A head that begins with the target's own tables, as far as its rank reaches."""
     config = drafter.config.qwen3
     sizes = HeadConfig(
         hidden_size=config.hidden_size,
@@ -66,14 +79,33 @@ def new_xpress(drafter: BlockDiffusionModel, shape: Shape) -> XPressHead:
         block_size=shape.largest_block,
         passes=shape.passes,
     )
-    return _started_small(XPressHead(sizes))
+    made = _started_small(XPressHead(sizes))
+    return _with_tables(made, made.w1.weight, made.w2.weight, tables)
 
 
-def new_markov(drafter: BlockDiffusionModel, shape: Shape) -> MarkovHead:
+def new_markov(drafter: BlockDiffusionModel, shape: Shape, tables: Tables) -> MarkovHead:
     """A head of the rank that xPress has: the two differ in how they correct, not in their tables."""
     config = drafter.config.qwen3
     sizes = MarkovConfig(vocab_size=config.vocab_size, rank=shape.rank, hidden_size=config.hidden_size)
-    return _started_small(MarkovHead(sizes))
+    made = _started_small(MarkovHead(sizes))
+    return _with_tables(made, made.markov_w1.weight, made.markov_w2.weight, tables)
+
+
+def _with_tables(model: M, embed: Tensor, head: Tensor, tables: Tables) -> M:
+    """The model with its two tables [V, r] set to the target's: similar tokens are alike from the first step on."""
+    with torch.no_grad():
+        embed.copy_(principal(tables.embed, embed))
+        head.copy_(principal(tables.head, head))
+    return model
+
+
+def principal(table: Tensor, drawn: Tensor) -> Tensor:
+    """Rows of a table [V, H] in its r strongest directions, [V, r]; columns beyond H are those of `drawn` [V, r]."""
+    centred = table.detach().float().cpu()
+    centred = centred - centred.mean(0)
+    _, directions = torch.linalg.eigh(centred.t() @ centred)  # [H, H] is small where [V, H] is not; weakest first
+    kept = centred @ directions.flip(1)[:, : drawn.shape[1]]
+    return torch.cat([kept, drawn[:, kept.shape[1] :]], dim=1)
 
 
 def _started_small(model: M) -> M:

@@ -30,14 +30,13 @@ from xpress_bench.train.draft_model import DraftModelRecipe, train_draft_model
 from xpress_bench.train.drafter import (
     DrafterRecipe,
     Losses,
-    Tables,
     drafter_losses,
     markov_losses,
     train_blocks,
     xpress_losses,
 )
 from xpress_bench.train.export import export_dflash, export_draft_model, export_markov, export_target, export_xpress
-from xpress_bench.train.fresh import Shape, mask_id, new_drafter, new_markov, new_xpress, taps_of
+from xpress_bench.train.fresh import Shape, Tables, mask_id, new_drafter, new_markov, new_xpress, taps_of
 from xpress_bench.train.progressive import Rates
 from xpress_bench.train.target import TargetRecipe, train_target
 from xpress_bench.train.tasks import sample
@@ -144,7 +143,7 @@ def make_refiner(work: Path, recipe: Recipe) -> None:
     """Head and drafter together, from the drafter trained alone. `dflash` is the drafter that the head belongs to."""
     model, _ = _target(work, recipe)
     drafter = _drafter(work, ALONE)
-    head = new_xpress(drafter, recipe.shape)
+    head = new_xpress(drafter, recipe.shape, _tables(model))
     _train(work, recipe, "refiner", model, drafter, head, xpress_losses(head, recipe.refiner))
     export_dflash(drafter, work / "models" / "dflash")
     export_xpress(drafter, head, work / "models" / "xpress")
@@ -154,7 +153,7 @@ def make_markov(work: Path, recipe: Recipe) -> None:
     """A Markov head beside the drafter that xPress was trained with: both refine the same drafts."""
     model, _ = _target(work, recipe)
     drafter = _drafter(work, "dflash").requires_grad_(False)
-    head = new_markov(drafter, recipe.shape)
+    head = new_markov(drafter, recipe.shape, _tables(model))
     _train(work, recipe, "markov", model, drafter, head, markov_losses(head))
     export_markov(drafter, head, work / "models" / "markov")
 

@@ -1,4 +1,4 @@
-"""Prompts without answers: open questions and requests whose answers only the target can give.
+"""Prompts without answers: open questions and requests, made up or around a stretch of prose.
 
 A drafter must know what its target says to questions that nobody trained the target for, because most prompts of a
 benchmark are of that kind. Nothing here is scored, and nothing here is learnt by the target.
@@ -44,11 +44,12 @@ FORMS = (
     "a short story", "two paragraphs", "a letter to a friend", "a simple poem of eight lines", "five short tips",
     "a list of six points", "an introduction", "a description for a child", "a speech of one minute", "a summary",
 )  # fmt: skip
+LANGUAGES = ("German", "French", "Spanish", "Italian")
 VERBS = ("explain", "describe", "summarise", "outline", "introduce", "compare two views of", "give advice on")
 
 
 def open_prompt(rng: random.Random) -> str:
-    """A question with a rule for the form of its answer, or a request for some text."""
+    """A made-up question with a rule for the form of its answer, or a made-up request for some text."""
     return rng.choice((question, question, place, request, paragraph))(rng)
 
 
@@ -101,9 +102,69 @@ def paragraph(rng: random.Random) -> str:
     if rng.random() < 0.4:
         text = translate(rng, "train").prompt.split("\n")[-1]
     return rng.choice((
-        f"Translate into {rng.choice(('German', 'French', 'Spanish', 'Italian'))}:\n\n{text}",
+        f"Translate into {rng.choice(LANGUAGES)}:\n\n{text}",
         f"Summarise this in two sentences.\n\n{text}",
         f"{text}\n\nContinue the text.",
         f"Rewrite the following in simpler words.\n\n{text}",
         f"Read the text and write three questions about it.\n\n{text}",
+    ))  # fmt: skip
+
+
+STARTS = (
+    "Explain: {}", "Why is it that {}?", "How can it be that {}?", "What do you think of this? {}", "Imagine that {}",
+    "Give me advice. {}", "Tell me more about this: {}", "Is it true that {}?", "{} What should I do?", "{} Why?",
+    "{} What happens next?", "{}", "Write a story in which {}", "Write a letter that says: {}",
+    "Write a poem about this: {}", "Make a list of ten ideas. {}", "Write an email. {}",
+    "Write a conversation about this: {}", "Describe this to a friend. {}", "How would you put this politely? {}",
+)  # fmt: skip
+ABOUT = (
+    "Summarise the text in five sentences.", "What is this text about?", "Continue with the next paragraph.",
+    "Read the text and explain it to a newcomer.", "Write a short briefing about it.", "What matters most in it?",
+    "Compare what the text says first with what it says last.", "Tell what happens here and who takes part.",
+)  # fmt: skip
+
+
+def any_prompt(rng: random.Random, prose: list[str]) -> str:
+    """An open prompt of any kind."""
+    draw = rng.random()
+    return programming(rng) if draw < 0.1 else open_prompt(rng) if draw < 0.5 else prose_prompt(rng, prose)
+
+
+def prose_prompt(rng: random.Random, prose: list[str]) -> str:
+    """A short stretch of prose as a question or request; one in five is longer, with something to do about it."""
+    draw = rng.random()
+    if draw < 0.8:
+        return rng.choice(STARTS).format(stretch(rng, prose, rng.randint(6, 45)))
+    words = rng.randint(60, 250) if draw < 0.96 else rng.randint(400, 900)
+    about, text = rng.choice(ABOUT), stretch(rng, prose, words)
+    return rng.choice((f"{about}\n\n{text}", f"{text}\n\n{about}", f"{about}\n\n---\n{text}\n---\n\n{about}"))
+
+
+def stretch(rng: random.Random, prose: list[str], words: int) -> str:
+    """So many words from somewhere in a document, line breaks as they are."""
+    text = rng.choice(prose)
+    start = rng.randrange(max(1, len(text) - 12 * words))
+    start = text.find(" ", start) + 1
+    found = text[start : start + 12 * words].split(" ")[:words]
+    return " ".join(found).strip()
+
+
+CODE_DEEDS = (
+    "reads {}", "sorts {}", "counts {}", "finds the longest of {}", "merges {}", "removes doubles from {}",
+    "prints {}", "checks {}", "adds up {}", "reverses {}", "compares {}", "computes the mean of {}",
+)  # fmt: skip
+CODE_THINGS = (
+    "a list of numbers", "two strings", "all files of a folder", "words in a text", "a binary tree", "pairs",
+    "the lines of a file", "dates", "a matrix", "the primes below n", "nested lists", "a queue of tasks",
+)  # fmt: skip
+
+
+def programming(rng: random.Random) -> str:
+    """A request for some code."""
+    language = rng.choice(("Python", "Python", "C++", "JavaScript", "Rust"))
+    thing = rng.choice(("function", "program", "class", "script", "one-liner", "method"))
+    deed = rng.choice(CODE_DEEDS).format(rng.choice(CODE_THINGS))
+    return rng.choice((
+        f"Write a {language} {thing} that {deed}.", f"Implement a {thing} in {language} that {deed}.",
+        f"Can you show me a {language} {thing} that {deed}, with a docstring?", f"A {thing} in {language} that {deed}.",
     ))  # fmt: skip
