@@ -16,12 +16,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
 from xpress_bench.analyse.streaming import read_reduced
 from xpress_bench.errors import UsageError
+from xpress_bench.publish.anonymous import anonymous
 from xpress_bench.records import JOURNAL, Run
 
 DECLARATION, PACKED = "declaration.json", f"{JOURNAL}.gz"
@@ -141,7 +142,7 @@ def unpacked(packed: Path) -> Iterator[bytes]:
 
 
 def pack(journal: Path, folder: Path) -> str:
-    """Write a journal into `folder` without what tells one machine from another of its kind; returns its sha256."""
+    """Write a journal into `folder` without what is nobody's business (see `anonymous`); returns its sha256."""
     packed = folder / PACKED
     with (
         journal.open("rb") as lines,
@@ -151,7 +152,7 @@ def pack(journal: Path, folder: Path) -> str:
     ):
         for line in lines:
             if line.endswith(b"\n"):  # a torn last line does not count
-                stream.write(_anonymous(line))
+                stream.write(anonymous(line))
     return sha256_of(packed)
 
 
@@ -168,19 +169,6 @@ def declare(folder: Path, declaration: Declaration) -> None:
 def slug(text: str) -> str:
     """A name for a submission from any text."""
     return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")[:64].strip("-")
-
-
-def _anonymous(line: bytes) -> bytes:
-    """The line without what identifies the machine; one of a cell stays as it is, byte by byte."""
-    if not line.startswith((b'{"kind":"header"', b'{"kind":"launch"', b'{"kind":"memory"')):
-        return line
-    body: dict[str, Any] = json.loads(line)
-    machine = body.get("machine")
-    if isinstance(machine, dict):
-        machine.pop("soft", None)  # host, board, kernel; the hard keys say what kind of machine it is
-    if "device_uuid" in body:
-        body["device_uuid"] = None
-    return (json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
 
 def _refuse_other_files(folder: Path) -> None:

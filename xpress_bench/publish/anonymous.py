@@ -1,0 +1,76 @@
+"""What a published journal leaves out: what tells one machine from another of its kind, and where its files lie.
+
+A folder of somebody's home holds a name. An absolute path is therefore cut to its last part, wherever it stands, and
+the folder that a run was written to, which says nothing of the run, goes altogether.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import PurePosixPath, PureWindowsPath
+from typing import Any
+
+ROOT = r"(?:/|~[\w.-]*/|[A-Za-z]:[\\/]|\\\\)"  # of a path on Linux or macOS, in a home, on a drive, on a share
+ABSOLUTE = re.compile(ROOT)
+# Inside a sentence: no part of an address (https://...), of a hub id (org/name) or of a relative path.
+PART = r"[^\s\"'`,;:()<>|/\\]+"
+IN_SENTENCE = re.compile(rf"(?<![\w:/\\.~-])(?:file://)?{ROOT}(?:{PART}[/\\])*({PART})")
+SEVERAL = re.compile(rf"([+,])(?={ROOT})")  # paths joined in one word
+
+
+def anonymous(line: bytes) -> bytes:
+    """A journal's line without those. One of a request that ran through stays as it is, byte by byte."""
+    if line.startswith((b'{"kind":"cell"', b'{"kind":"trace"', b'{"kind":"footer"')) and b'"error":"' not in line:
+        return line
+    body: dict[str, Any] = json.loads(line)
+    machine, settings = body.get("machine"), body.get("settings")
+    if isinstance(machine, dict):
+        machine.pop("soft", None)  # host, board, kernel; the hard keys say what kind of machine it is
+    if isinstance(settings, dict):
+        settings.pop("out", None)
+    if "device_uuid" in body:
+        body["device_uuid"] = None
+    if isinstance(body.get("argv"), list):
+        body["argv"] = [_word(word) for word in _without_out(body["argv"])]
+    told = {key: _told(value) for key, value in body.items() if key != "argv"}
+    body |= told if body.get("kind") not in ("cell", "trace") else {"error": told["error"]}
+    return (json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+
+
+def _without_out(argv: list[Any]) -> list[Any]:
+    """The command line without the folder that it wrote to."""
+    kept, words = [], iter(argv)
+    for word in words:
+        if word == "--out":
+            next(words, None)
+        elif not str(word).startswith(("--out=", "out=")):
+            kept.append(word)
+    return kept
+
+
+def _word(word: Any) -> Any:
+    """A word of the command line: a path, blanks and all, or one behind `key=`."""
+    key, equals, value = str(word).partition("=")
+    return f"{key}={_told(value)}" if equals and not ABSOLUTE.match(key) else _told(word)
+
+
+def _told(value: Any) -> Any:
+    """Any value of a record with the paths in it cut."""
+    if isinstance(value, dict):
+        return {key: _told(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_told(one) for one in value]
+    return _cut(value) if isinstance(value, str) else value
+
+
+def _cut(text: str) -> str:
+    """A path, several joined by + or commas, or a sentence that names some."""
+    if not ABSOLUTE.match(text):
+        return IN_SENTENCE.sub(r"\1", text)
+    pieces = SEVERAL.split(text)
+    return "".join(piece if piece in ("+", ",") else _last_part(piece) for piece in pieces)
+
+
+def _last_part(path: str) -> str:
+    return (PurePosixPath(path) if path.startswith(("/", "~")) else PureWindowsPath(path)).name
