@@ -136,3 +136,13 @@ def run(
         in_process=False,
     )
     return Run(header, tuple(cells), tuple(memory), tuple(replays), footer, Path("runs/r1"))
+
+
+def figures(summary):
+    """All that a summary can be asked for."""
+    of_arms = ("requests", "latency_s", "tokens_per_s", "tokens_per_step", "acceptance", "stages", "cost")
+    asked = (*of_arms, "memory", "parity", "score")
+    return [
+        (of.condition, of.speed_ups, of.stability, [[getattr(one, name) for name in asked] for one in of.arms])
+        for of in summary.conditions
+    ]

@@ -74,6 +74,13 @@ def test_median_interval_by_order_statistics():
     assert high == pytest.approx(9 - weight)
 
 
+@pytest.mark.parametrize("n", [6, 7, 8, 9, 11, 16, 28, 49, 50, 51, 135, 999, 20_000])
+def test_median_interval_is_that_of_scipy(n):
+    values = np.random.default_rng(n).gamma(2.0, size=n)
+    theirs = stats.mstats.median_cihs(values, alpha=0.05)
+    assert ends(median_interval(values))[1:] == pytest.approx(theirs, rel=1e-12)
+
+
 def test_median_interval_covers_the_median():
     rng = np.random.default_rng(0)
     found = [ends(median_interval(rng.gamma(2.0, size=16))) for _ in range(1000)]

@@ -63,6 +63,12 @@ def test_settings_and_names_in_the_header():
     assert found["target"] == {"name": "Qwen3", "parameters": 7}
 
 
+def test_arms_keep_their_names_and_their_parts_lose_folders():
+    arms = [{"name": "draft", "drafter": "/home/alice/DFlash", "refiner": None, "block_size": 8}]
+    assert packed(kind="header", argv=[], arms=arms)["arms"] == [arms[0] | {"drafter": "DFlash"}]
+    assert packed(kind="memory", arm="/draft", reason=None)["arm"] == "/draft"
+
+
 def test_what_a_model_wrote_is_no_path_of_ours():
     cell = {"kind": "cell", "text": "look into /home/alice/x", "ids": [1, 2]}
     line = (json.dumps(cell | {"error": None}, separators=(",", ":")) + "\n").encode()

@@ -69,6 +69,15 @@ def acceptance(cells: Iterable[Cell]) -> Acceptance:
     return _as_far_as_told(found, served) if served else found
 
 
+def tokens_per_step(cells: Iterable[Cell]) -> Measure:
+    """`tokens_per_step_committed_step` alone, which is what most tables show."""
+    cells = Cells.of(cells)
+    if any(cell.counts for cell in cells):
+        return acceptance(cells).tokens_per_step_committed_step
+    steps, committed = (cells.per_prompt(cells.tallied(name)).astype(np.int64) for name in ("steps", "committed"))
+    return _pooled(committed[steps > 0], steps[steps > 0])
+
+
 def _as_far_as_told(found: Acceptance, served: Sequence[Counts]) -> Acceptance:
     """What was worked out of the counts of servers, less what some of them do not tell."""
     known = [one for one in served if one.tally.steps]

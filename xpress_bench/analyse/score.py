@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from statistics import fmean
 from typing import Protocol
@@ -53,7 +54,12 @@ def score(text: str, item: Scorable, scorers: Mapping[str, str] | None = None) -
         raise UsageError(f"item {item.id}: scorer {name!r} is none of {', '.join(SCORERS)}")
     if name == "chrf" and find_spec("sacrebleu") is None:
         return Unknown("chrF needs sacrebleu: pip install 'xpress-bench[score]'")
-    return SCORERS[name](text, item.references)
+    return _scored(name, text, tuple(item.references))
+
+
+@lru_cache(2**14)  # a report scores its outputs again for every group that they are in
+def _scored(name: str, text: str, references: tuple[str, ...]) -> float:
+    return SCORERS[name](text, references)
 
 
 def prompt_scores(

@@ -50,7 +50,7 @@ def _others_s(split: Stages) -> float:
 
 def refine_costs(e: Evidence) -> Told | None:
     split, gain = e.one.stages, e.ledger.gain if isinstance(e.ledger, Ledger) else e.ledger
-    per_step = e.one.acceptance.tokens_per_step_committed_step.estimate
+    per_step = e.one.tokens_per_step.estimate
     if isinstance(split, Unknown) or isinstance(gain, Unknown) or per_step is None or breaks_right(e):
         return None
     others_s = _others_s(split)

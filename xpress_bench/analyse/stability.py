@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
+from operator import attrgetter
 from statistics import fmean
 
 import numpy as np
@@ -69,10 +70,9 @@ class Stability:
 
 def stability(cells: Sequence[Cell]) -> Stability:
     """Stability of all usable cells of one condition, given in journal order."""
-    cells = Cells.of(cells)
-    cells = cells.where(~np.isnan(cells.latency_s))
+    cells = _timed(cells)
     unit_of, units = cells.units
-    arm_of, arms = numbered(cell.arm for cell in cells)
+    arm_of, arms = numbered(map(attrgetter("arm"), cells))
     group_of = unit_of * len(arms) + arm_of  # its cells are repeats
     pools, pooled = numbered(unit[1:] for unit in units)  # of all launches
     pool_of = pools[unit_of] * len(arms) + arm_of
@@ -95,6 +95,17 @@ def stability(cells: Sequence[Cell]) -> Stability:
     )
     told = tuple(flag for flag in flags if flag)
     return Stability(len(cells), outliers, spread, wide, void, first, drift, order, told)
+
+
+def first_repeat(cells: Sequence[Cell]) -> Measure:
+    """`Stability.first_repeat` of the cells of one arm."""
+    cells = _timed(cells)
+    return _first_repeat(cells.latency_s, *cells.units)
+
+
+def _timed(cells: Sequence[Cell]) -> Cells:
+    cells = Cells.of(cells)
+    return cells.where(~np.isnan(cells.latency_s))
 
 
 def _outliers(arm_of: Codes, residuals: Floats) -> int:

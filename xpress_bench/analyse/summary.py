@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from xpress_bench.analyse.acceptance import Acceptance, acceptance
+from xpress_bench.analyse.acceptance import Acceptance, acceptance, tokens_per_step
 from xpress_bench.analyse.compare import Latency, SpeedUp, speed_ups
 from xpress_bench.analyse.controls import Controlled, controlled
 from xpress_bench.analyse.cost import Cost, cost
@@ -41,39 +42,75 @@ class Levels:
     stable: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class ArmSummary:
-    """One arm under one condition. `latency_s`: median over prompts; `tokens_per_s`: all tokens over all time.
+    """One arm under one condition, from its usable `cells` and those of direct generation.
 
-    `cost`: against direct generation. In batches `latency_s` is the median over them of their median request, all time
-    is that of the batches, and stages and cost are those of a request: a step of its batch is a step of it.
+    What takes long is worked out when it is first asked for: a report by category shows little of each.
     """
 
     arm: Arm
-    requests: int
-    latency_s: Measure
-    tokens_per_s: Measure
-    acceptance: Acceptance
-    stages: Stages | Unknown
-    cost: Cost | Unknown
+    cells: Cells
+    timed: Cells  # whole batches at a batch size above 1
+    direct: Cells
     memory: Memory | Unknown
     parity: Parity | Unknown
     score: Measure
 
+    @property
+    def requests(self) -> int:
+        """Usable ones."""
+        return len(self.cells)
 
-@dataclass(frozen=True, slots=True)
+    @cached_property
+    def latency_s(self) -> Measure:
+        """Median over prompts; in batches over them, of their median request."""
+        return median_interval(list(prompt_latencies(by_batch(self.cells)).values()))
+
+    @cached_property
+    def tokens_per_s(self) -> Measure:
+        """All tokens over all time, which in batches is that of the batches."""
+        return _tokens_per_s(self.timed)
+
+    @cached_property
+    def acceptance(self) -> Acceptance:
+        """What the target kept of the drafts."""
+        return acceptance(self.cells)
+
+    @cached_property
+    def tokens_per_step(self) -> Measure:
+        """Committed tokens per verify step, all steps pooled."""
+        return tokens_per_step(self.cells)
+
+    @cached_property
+    def stages(self) -> Stages | Unknown:
+        """Times of the stages of a request; a step of its batch is a step of it."""
+        return stages(self.cells)
+
+    @cached_property
+    def cost(self) -> Cost | Unknown:
+        """Against direct generation, of a request as in `stages`."""
+        return cost(self.direct, self.cells)
+
+
+@dataclass(frozen=True, eq=False)
 class ConditionSummary:
     """All arms under one condition. `expected`: requests the settings ask for; `failed`, `short`: cells left out."""
 
     condition: Condition
     arms: tuple[ArmSummary, ...]
     speed_ups: tuple[SpeedUp, ...]
-    stability: Stability
+    timed: Cells
     expected: int
     usable: int
     failed: tuple[Cell, ...]
     short: tuple[Cell, ...]
     complete: bool
+
+    @cached_property
+    def stability(self) -> Stability:
+        """How quiet the machine was."""
+        return stability(self.timed)
 
     def speed_up(self, arm: str, base: str = DIRECT) -> SpeedUp | None:
         """The comparison of two arms, None if the run lacks one of them."""
@@ -154,7 +191,7 @@ def _condition(run: Run, condition: Condition, items: dict[str, Scorable], compl
         condition,
         arms=tuple(_arm(run, whole, arm, judged[arm.name], scores, unscored) for arm in arms),
         speed_ups=speed_ups(whole, [arm.name for arm in arms]),
-        stability=stability(whole.timed()),
+        timed=whole.timed(),
         expected=_expected(run.header),
         usable=len(selection.usable),
         failed=selection.failed,
@@ -164,16 +201,12 @@ def _condition(run: Run, condition: Condition, items: dict[str, Scorable], compl
 
 
 def _arm(run: Run, whole: Selection, arm: Arm, judged: Parity | Unknown, scores: Scores, unscored: str) -> ArmSummary:
-    cells, direct = whole.of(arm.name), whole.of(DIRECT)
     own = scores.get(arm.name)
     return ArmSummary(
         arm,
-        requests=len(cells),
-        latency_s=median_interval(list(prompt_latencies(by_batch(cells)).values())),
-        tokens_per_s=_tokens_per_s(whole.timed(arm.name)),
-        acceptance=acceptance(cells),
-        stages=stages(cells),
-        cost=cost(direct, cells),
+        whole.of(arm.name),
+        whole.timed(arm.name),
+        whole.of(DIRECT),
         memory=_memory(run, arm.name),
         parity=judged,
         score=mean_interval(list(own.values())) if own else Unknown(unscored),

@@ -56,7 +56,7 @@ class Measured:
     @property
     def tokens_per_step(self) -> Measure:
         """Of all steps."""
-        return self.arm.acceptance.tokens_per_step_committed_step
+        return self.arm.tokens_per_step
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ ABSOLUTE = re.compile(ROOT)
 # Inside a sentence: no part of an address (https://...), of a hub id (org/name) or of a relative path.
 PART = r"[^\s\"'`,;:()<>|/\\]+"
 IN_SENTENCE = re.compile(rf"(?<![\w:/\\.~-])(?:file://)?{ROOT}(?:{PART}[/\\])*({PART})")
+# Where folders can stand. Names of arms and prompts are left alone: other lines refer to them.
+TOLD = ("settings", "target", "machine", "git", "reason", "error")
+PARTS = ("drafter", "refiner")  # of an arm
 SEVERAL = re.compile(rf"([+,])(?={ROOT})")  # paths joined in one word
 
 
@@ -33,8 +36,9 @@ def anonymous(line: bytes) -> bytes:
         body["device_uuid"] = None
     if isinstance(body.get("argv"), list):
         body["argv"] = [_word(word) for word in _without_out(body["argv"])]
-    told = {key: _told(value) for key, value in body.items() if key != "argv"}
-    body |= told if body.get("kind") not in ("cell", "trace") else {"error": told["error"]}
+    body |= {key: _told(body[key]) for key in TOLD if key in body}
+    for arm in body.get("arms", ()):
+        arm |= {part: _told(arm[part]) for part in PARTS if part in arm}
     return (json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
 

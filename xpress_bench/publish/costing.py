@@ -98,4 +98,4 @@ def _model(one: ArmSummary, found: Cost) -> str:
 
 
 def _tokens_per_step(one: ArmSummary) -> str:
-    return shown(one.acceptance.tokens_per_step_committed_step)
+    return shown(one.tokens_per_step)

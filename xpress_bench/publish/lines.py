@@ -203,7 +203,7 @@ def _unknowns(of: ConditionSummary) -> Iterator[Line]:
     for one in of.arms:
         values = [("latency", one.latency_s), ("peak memory", one.memory), ("score", one.score)]
         if one.arm.name != DIRECT:
-            values.append(("acceptance", one.acceptance.tokens_per_step_committed_step))
+            values.append(("acceptance", one.tokens_per_step))
         for what, value in values:
             if isinstance(value, (Unknown, Memory)) and value.reason:
                 groups[what, value.reason].append(one.arm.name)

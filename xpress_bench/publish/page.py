@@ -110,18 +110,21 @@ def _table(of: ConditionSummary) -> Table:
 
 
 def _row(of: ConditionSummary, one: ArmSummary) -> tuple[str, ...]:
-    took = one.acceptance
     return (
         printable(one.arm.name),
         seconds(one.latency_s),
         shown(one.tokens_per_s, bounds=False),
-        "1" if one.arm.name == DIRECT else shown(took.tokens_per_step_committed_step),
-        _percent(took.draft_accept_rate_step),
+        _per_step(one),
+        _percent(one.acceptance.draft_accept_rate_step),
         _speed_up(of, one),
         peak(one.memory),
         _identical(one),
         shown(one.score, bounds=False),
     )
+
+
+def _per_step(one: ArmSummary) -> str:
+    return "1" if one.arm.name == DIRECT else shown(one.tokens_per_step)
 
 
 def _speed_up(of: ConditionSummary, one: ArmSummary) -> str:
@@ -160,6 +163,11 @@ def _breakdown(groups: Mapping[str, ConditionSummary]) -> Table:
 
 def _printed_arm(of: ConditionSummary, one: ArmSummary) -> tuple[str, ...]:
     speed = of.speed_up(one.arm.name, of.arms[0].arm.name)
-    name, _, _, per_step, _, ratio, _, identical, score = _row(of, one)
-    prompts = NONE if speed and speed.units != "prompts" else str(speed.prompts if speed else 0)
-    return name, prompts, ratio, per_step, identical, score
+    return (
+        printable(one.arm.name),
+        NONE if speed and speed.units != "prompts" else str(speed.prompts if speed else 0),
+        _speed_up(of, one),
+        _per_step(one),
+        _identical(one),
+        shown(one.score, bounds=False),
+    )

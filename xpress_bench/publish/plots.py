@@ -108,7 +108,7 @@ def tokens_per_step(view: View) -> Figure | Unknown:
         return Unknown(NO_STEP)
     figure, axes = canvas.sheet(3.2)
     width = 0.8 / len(stepped)
-    means = {one.arm.name: one.acceptance.tokens_per_step_committed_step for one in view.of.arms}
+    means = {one.arm.name: one.tokens_per_step for one in view.of.arms}
     for nth, arm in enumerate(stepped):
         found, look = counts[arm], canvas.looks(view)[arm]
         places = [tokens + (nth - (len(stepped) - 1) / 2) * width for tokens in found]

@@ -153,7 +153,7 @@ def _rows(submission: Submission) -> Iterator[Row]:
 def _row(board: Board, header: Header, of: ConditionSummary, one: ArmSummary, logs: dict[str, float]) -> Row:
     speed = of.speed_up(one.arm.name)
     ratio: Measure = speed.gmean_paired if speed else Unknown("it was not compared with direct")
-    took = one.acceptance.tokens_per_step_committed_step
+    took = one.tokens_per_step
     return Row(
         board,
         printable(described(one.arm)),

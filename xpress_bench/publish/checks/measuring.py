@@ -8,9 +8,9 @@ from typing import Any
 
 from xpress_bench.analyse.admission import disturbed, unjudged
 from xpress_bench.analyse.cost import random_weights
-from xpress_bench.analyse.intervals import Interval, Measure
+from xpress_bench.analyse.intervals import Interval
 from xpress_bench.analyse.reduce import select
-from xpress_bench.analyse.stability import stability
+from xpress_bench.analyse.stability import first_repeat
 from xpress_bench.publish.checks.submission import Submission
 from xpress_bench.publish.lines import named
 from xpress_bench.records import Cell
@@ -88,8 +88,9 @@ def tree(one: Submission) -> str | None:
 
 def caching(one: Submission) -> str | None:
     """No arm answers a prompt faster when it is asked again inside a launch."""
+    selections = [select(one.journal, condition) for condition in one.journal.header.conditions]
     for arm in one.arms:
-        probes = [_first_repeat(one, arm, at) for at in range(len(one.journal.header.conditions))]
+        probes = [first_repeat(selection.of(arm)) for selection in selections]
         known = [probe for probe in probes if isinstance(probe, Interval)]
         if not known:
             return f"{arm} answered no prompt twice inside a launch"
@@ -97,11 +98,6 @@ def caching(one: Submission) -> str | None:
             if probe.low > math.log1p(REMEMBERED):
                 return f"first answers of {arm} are {math.expm1(probe.estimate):.0%} slower than its later ones"
     return None
-
-
-def _first_repeat(one: Submission, arm: str, condition: int) -> Measure:
-    selection = select(one.journal, one.journal.header.conditions[condition])
-    return stability(selection.of(arm)).first_repeat
 
 
 def _marked(one: Submission, part: str) -> list[dict[str, Any]]:

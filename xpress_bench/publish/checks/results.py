@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from xpress_bench.analyse.parity import Parity
@@ -26,7 +26,7 @@ def tokens(one: Submission) -> str | None:
     return None
 
 
-def _miscounted(cell: Cell, stop_ids: Collection[int]) -> str | None:
+def _miscounted(cell: Cell, stop_ids: set[int]) -> str | None:
     tally = cell.steps.tally
     if not cell.ids:
         return "no output"
@@ -34,7 +34,7 @@ def _miscounted(cell: Cell, stop_ids: Collection[int]) -> str | None:
         return "direct generation takes no verify step, and every other arm does"
     if tally.steps and len(cell.ids) != 1 + tally.committed:  # the first id comes from the prompt's forward
         return f"{len(cell.ids)} output ids, but its steps committed {tally.committed} after the first"
-    if any(token in stop_ids for token in cell.ids[:-1]) or (cell.stop_reason == "eos") != (cell.ids[-1] in stop_ids):
+    if not stop_ids.isdisjoint(cell.ids[:-1]) or (cell.stop_reason == "eos") != (cell.ids[-1] in stop_ids):
         return "it does not end at its first stop id"
     for (offered, accepted, committed, _), _ in tally.rounds:
         if accepted > offered or committed - accepted not in (0, 1):

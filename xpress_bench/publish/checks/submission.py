@@ -68,6 +68,6 @@ def _headline(of: ConditionSummary, one: ArmSummary) -> Headline:
         one.arm.name,
         (ratio.estimate, ratio.low, ratio.high) if isinstance(ratio, Interval) else None,
         one.latency_s.estimate,
-        one.acceptance.tokens_per_step_committed_step.estimate,
+        one.tokens_per_step.estimate,
         one.parity.identical.estimate if isinstance(one.parity, Parity) else None,
     )
