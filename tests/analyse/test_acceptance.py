@@ -3,7 +3,7 @@ import pytest
 from runs import cell, steps
 from scipy import stats
 
-from xpress_bench.analyse.acceptance import acceptance
+from xpress_bench.analyse.acceptance import acceptance, tokens_per_step
 from xpress_bench.analyse.intervals import Interval, Unknown
 
 
@@ -112,3 +112,10 @@ def test_intervals_are_clustered_by_prompt():
     marginal = [np.mean(np.concatenate(accepted) >= i) for i in range(1, 8)]
     assert [one.estimate for one in found.accept_marginal_step] == pytest.approx(marginal)
     assert all(0 <= one.low <= one.high <= 1 for one in found.accept_marginal_step)
+
+
+def test_tokens_per_step_alone_is_that_of_the_whole():
+    cells = [cell("draft", "p0", steps=steps([3, 1])), cell("draft", "p1", steps=steps([4])), cell("draft", "p2")]
+    for some in (cells, cells[:1], cells[2:], []):
+        assert tokens_per_step(some) == acceptance(some).tokens_per_step_committed_step
+    assert tokens_per_step(cells).estimate == 11 / 3  # 4 + 2 tokens and 5, in three steps
