@@ -43,10 +43,10 @@ class AnswerRecipe:
     and answer tokens together. `given`: texts taken as they stand beside the answers, which costs no generation.
     """
 
-    answers: int = 9_000
+    answers: int = 12_000
     given: int = 9_000
     sampled: float = 0.3
-    open: float = 0.45
+    open: float = 0.6
     prose: float = 0.05
     long: float = 0.05
     batch_tokens: int = 40_000
