@@ -31,3 +31,8 @@ def test_a_curve_is_drawn_of_every_loss(tmp_path: Path) -> None:
     file = draw_curves(tmp_path)
     assert file is not None
     assert "<svg" in file.read_text()
+
+
+def test_a_training_without_a_step_has_no_curve(tmp_path):
+    (tmp_path / "losses.jsonl").touch()
+    assert draw_curves(tmp_path) is None

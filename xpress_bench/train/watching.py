@@ -58,13 +58,15 @@ def _bar(title: str, total: float) -> Iterator[Watch]:
 
 
 def draw_curves(folder: Path) -> Path | None:
-    """`losses.svg` from a training's `losses.jsonl`: every loss against minutes, smoothed; None without matplotlib."""
+    """`losses.svg` from a training's `losses.jsonl`: every loss against minutes, smoothed; None without matplotlib or a step."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         print(f"train: no curve for {folder}: pip install 'xpress-bench[plots]'", file=sys.stderr)
         return None
     lines = [json.loads(line) for line in (folder / "losses.jsonl").read_text(encoding="utf-8").splitlines()]
+    if not lines:  # the minutes were over before a step was done
+        return None
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.subplots()
     for name in [name for name, value in lines[-1].items() if isinstance(value, float) and name not in NO_LOSS]:
