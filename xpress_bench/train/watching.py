@@ -58,7 +58,7 @@ def _bar(title: str, total: float) -> Iterator[Watch]:
 
 
 def draw_curves(folder: Path) -> Path | None:
-    """`losses.svg` from a training's `losses.jsonl`: every loss against minutes, smoothed; None without matplotlib or a step."""
+    """`losses.svg` of every loss against minutes, smoothed; None without matplotlib or without a step."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
