@@ -74,3 +74,13 @@ def test_what_a_model_wrote_is_no_path_of_ours():
     line = (json.dumps(cell | {"error": None}, separators=(",", ":")) + "\n").encode()
     assert anonymous(line) == line
     assert packed(**cell, error="at /home/alice/y")["text"] == cell["text"]
+
+
+@pytest.mark.parametrize("line", [b"no record\n", b"[1]\n", b'{"kind":"header"\n', b"\xff\n"])
+def test_what_is_no_record_is_left_for_the_reader_to_refuse(line):
+    assert anonymous(line) == line
+
+
+@pytest.mark.parametrize("odd", [{"argv": [1]}, {"argv": None}, {"arms": [1]}, {"arms": None}, {"settings": 1}])
+def test_headers_of_another_shape_are_left_for_the_rules_to_refuse(odd):
+    assert packed(kind="header", **odd) == {"kind": "header"} | odd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from xpress_bench.analyse.calibration import Calibration, calibration
@@ -79,15 +79,20 @@ def examine(run: Run, items: Sequence[Scorable] = ()) -> list[Evidence]:
 def again(header: Header, changes: Changes, command: str = "") -> str:
     """The command line of a run with settings changed, or of another command with its words; replaced words go."""
     gone = set(changes) | {group for group in ("drafter", "refiner") if f"{group}.name" in changes}
-    kept, words = [], iter(header.argv)
+    values = (f"{key}={str(value).replace(' ', '')}" for key, value in changes.items())
+    return shlex.join(["xpress-bench", *filter(None, [command]), *without(header.argv, gone), *values])
+
+
+def without(argv: Iterable[str], gone: Set[str]) -> list[str]:
+    """The words of a command line less those that set one of these keys, or a key of these groups."""
+    kept, words = [], iter(argv)
     for word in words:
         name, joined, _ = word.removeprefix("--").partition("=")
         key = _KEYS.get(name, name) if word.startswith("--") else name.lstrip("+")
         valued = word.startswith("--") and not joined and word not in _SWITCHES
         own = [word, next(words, "")] if valued else [word]
         kept += [] if gone & {key, key.partition(".")[0]} else own
-    values = (f"{key}={str(value).replace(' ', '')}" for key, value in changes.items())
-    return shlex.join(["xpress-bench", *filter(None, [command]), *kept, *values])
+    return kept
 
 
 def named(names: Iterable[str]) -> str:

@@ -11,6 +11,8 @@ import re
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+from xpress_bench.analyse.evidence import without
+
 ROOT = r"(?:/|~[\w.-]*/|[A-Za-z]:[\\/]|\\\\)"  # of a path on Linux or macOS, in a home, on a drive, on a share
 ABSOLUTE = re.compile(ROOT)
 # Inside a sentence: no part of an address (https://...), of a hub id (org/name) or of a relative path.
@@ -26,7 +28,12 @@ def anonymous(line: bytes) -> bytes:
     """A journal's line without those. One of a request that ran through stays as it is, byte by byte."""
     if line.startswith((b'{"kind":"cell"', b'{"kind":"trace"', b'{"kind":"footer"')) and b'"error":"' not in line:
         return line
-    body: dict[str, Any] = json.loads(line)
+    try:
+        body = json.loads(line)
+    except ValueError:
+        return line  # no record: reading it says so
+    if not isinstance(body, dict):
+        return line
     machine, settings = body.get("machine"), body.get("settings")
     if isinstance(machine, dict):
         machine.pop("soft", None)  # host, board, kernel; the hard keys say what kind of machine it is
@@ -34,29 +41,22 @@ def anonymous(line: bytes) -> bytes:
         settings.pop("out", None)
     if "device_uuid" in body:
         body["device_uuid"] = None
-    if isinstance(body.get("argv"), list):
-        body["argv"] = [_word(word) for word in _without_out(body["argv"])]
+    if _all(str, body.get("argv")):  # what has another shape is refused by the rule on headers
+        body["argv"] = [_word(word) for word in without(body["argv"], {"out"})]
     body |= {key: _told(body[key]) for key in TOLD if key in body}
-    for arm in body.get("arms", ()):
+    for arm in body["arms"] if _all(dict, body.get("arms")) else ():
         arm |= {part: _told(arm[part]) for part in PARTS if part in arm}
     return (json.dumps(body, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
 
 
-def _without_out(argv: list[Any]) -> list[Any]:
-    """The command line without the folder that it wrote to."""
-    kept, words = [], iter(argv)
-    for word in words:
-        if word == "--out":
-            next(words, None)
-        elif not str(word).startswith(("--out=", "out=")):
-            kept.append(word)
-    return kept
+def _all(kind: type, value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, kind) for one in value)
 
 
-def _word(word: Any) -> Any:
+def _word(word: str) -> str:
     """A word of the command line: a path, blanks and all, or one behind `key=`."""
-    key, equals, value = str(word).partition("=")
-    return f"{key}={_told(value)}" if equals and not ABSOLUTE.match(key) else _told(word)
+    key, equals, value = word.partition("=")
+    return f"{key}={_cut(value)}" if equals and not ABSOLUTE.match(key) else _cut(word)
 
 
 def _told(value: Any) -> Any:
