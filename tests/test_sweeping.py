@@ -16,7 +16,7 @@ from xpress_bench.analyse.sweep import read_sweep
 from xpress_bench.analyse.sweep_plan import ENDED, PLAN
 from xpress_bench.errors import RunError, UsageError, XpressError
 from xpress_bench.journals import read_run
-from xpress_bench.measure import job, jobs
+from xpress_bench.measure import job, jobs, journal
 from xpress_bench.measure.job import Order
 from xpress_bench.reading import report
 from xpress_bench.records import JOURNAL
@@ -97,6 +97,15 @@ def test_the_same_command_goes_on_with_what_is_left(ran: Ran, tmp_path: Path) ->
     assert sweep(words) == 0  # nothing was left: times are measured anew
     assert len(ran) == 3
     assert len(list(tmp_path.glob("*-sweep-*"))) == 2
+
+
+def test_two_sweeps_of_one_second_do_not_meet(ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "stamped", lambda what, sha256: f"2026-12-01T00-00-00Z-{what}")
+    words = [*TOY, "--rounds", "1", "--counts", "block_size=2", "--out", str(tmp_path)]
+    assert sweep(words) == 0
+    assert sweep(words) == 0
+    assert [folder.name[21:] for folder in sorted(tmp_path.iterdir())] == ["sweep-short", "sweep-short-2"]
+    assert ran == ["0-base", "1-1-block_size-2"] * 2
 
 
 def test_c37_the_others_go_on_when_a_job_fails(ran: Ran, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

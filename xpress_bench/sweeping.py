@@ -8,7 +8,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,16 +60,11 @@ def _unfinished(asked: Asked) -> Path | None:
 
 
 def _new_folder(asked: Asked) -> Path:
+    from xpress_bench.measure.journal import new_folder, stamped
     from xpress_bench.suites import load_suite
 
     settings = asked.own
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    folder = Path(settings.out).resolve() / f"{stamp}-sweep-{load_suite(settings.suite).name}-{asked.sha256[:4]}"
-    try:
-        folder.mkdir(parents=True)
-    except OSError as error:
-        raise UsageError(f"output folder {folder}: {error.strerror}; choose another with --out FOLDER") from error
-    return folder
+    return new_folder(Path(settings.out).resolve(), stamped(f"sweep-{load_suite(settings.suite).name}", asked.sha256))
 
 
 def _plan(folder: Path, asked: Asked) -> tuple[Plan, Header]:

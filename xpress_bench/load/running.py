@@ -22,7 +22,7 @@ from xpress_bench.load_records import LOAD, Asked, Load, Mark, Plan, Stage, Unit
 from xpress_bench.measure import nvml
 from xpress_bench.measure.faults import told
 from xpress_bench.measure.interrupts import Interrupted, Interrupts
-from xpress_bench.measure.journal import SETTINGS, Journal, header_of, locked, new_run_folder
+from xpress_bench.measure.journal import SETTINGS, Journal, header_of, locked, new_run_folder, stamped
 from xpress_bench.measure.machine import board_of
 from xpress_bench.measure.progress import Progress
 from xpress_bench.measure.prompts import Prompt
@@ -51,8 +51,7 @@ def begin(settings: Settings, plan: Plan) -> Path:
     """A new folder for a load run, with its settings and its plan."""
     refuse_secrets(settings)
     digest = hashlib.sha256((settings.sha256() + to_line(plan)).encode()).hexdigest()
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    name = f"{stamp}-load-{load_suite(settings.suite).name}-{digest[:4]}"
+    name = stamped(f"load-{load_suite(settings.suite).name}", digest)
     # Wrapped, so that no command takes the folder for a run's.
     folder = new_run_folder(Path(settings.out), name, json.dumps({"load": asdict(settings)}, indent=1))
     with Journal(folder, LOAD) as lines:

@@ -7,6 +7,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -18,25 +19,37 @@ from xpress_bench.records import JOURNAL, Header
 SETTINGS = "settings.json"  # beside the journal: what the child processes of a run read, and whoever resumes it
 
 
-def new_run_folder(out: Path, name: str, settings: str) -> Path:
-    """Make `out/name`, or `out/name-2` and so on, with the run's settings (JSON) and an empty journal.
+def stamped(what: str, sha256: str) -> str:
+    """The name of a new folder: when, what, and the first of the hash of what was asked for."""
+    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%SZ}-{what}-{sha256[:4]}"
 
-    Raises UsageError if the place cannot be written, RunError if it is full.
+
+def new_folder(out: Path, name: str) -> Path:
+    """Make `out/name`, or `out/name-2` and so on: two of one second do not meet.
+
+    Raises UsageError if the place cannot be written.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
         for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
             folder = out / f"{name}{suffix}"
-            try:
+            with suppress(FileExistsError):
                 folder.mkdir()
-            except FileExistsError:
-                continue
-            write_whole(folder / SETTINGS, settings)
-            (folder / JOURNAL).touch()
-            return folder
+                return folder
     except OSError as error:
         raise UsageError(f"output folder {out}: {error.strerror}; choose another with --out FOLDER") from error
     raise UsageError(f"output folder {out}: holds {name} a thousand times already")
+
+
+def new_run_folder(out: Path, name: str, settings: str) -> Path:
+    """A new folder with the run's settings (JSON) and an empty journal. Raises as `new_folder`, RunError if full."""
+    folder = new_folder(out, name)
+    write_whole(folder / SETTINGS, settings)
+    try:
+        (folder / JOURNAL).touch()
+    except OSError as error:
+        raise RunError(f"{folder / JOURNAL}: {_reason(error)}") from error
+    return folder
 
 
 def write_whole(file: Path, text: str) -> None:

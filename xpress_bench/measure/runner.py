@@ -17,7 +17,7 @@ from xpress_bench.journals import read_run
 from xpress_bench.measure.conditions import conditions, cool_down
 from xpress_bench.measure.controls import controls
 from xpress_bench.measure.interrupts import STATUS, Interrupted, Interrupts
-from xpress_bench.measure.journal import SETTINGS, Journal, header_of, locked, new_run_folder
+from xpress_bench.measure.journal import SETTINGS, Journal, header_of, locked, new_run_folder, stamped
 from xpress_bench.measure.memory import measure_arms
 from xpress_bench.measure.progress import Progress
 from xpress_bench.measure.provenance import header, refuse_secrets
@@ -60,9 +60,7 @@ def run(settings: Settings, argv: Sequence[str], progress: Progress) -> Path:
     suite = load_suite(settings.suite)
     if settings.batch_size > 1:
         progress(0, 0, f"batches of {settings.batch_size}: first turns of conversations only, no traces, no controls")
-    stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
-    name = f"{stamp}-{suite.name}-{settings.sha256()[:4]}"
-    folder = new_run_folder(Path(settings.out), name, settings.to_json())
+    folder = new_run_folder(Path(settings.out), stamped(suite.name, settings.sha256()), settings.to_json())
     with locked(folder) as lock, Interrupts() as interrupts:
         _measure_what_is_left(Sitting(settings, folder, argv, progress, interrupts, 0), lock)
     return folder
