@@ -37,7 +37,7 @@ from xpress_bench.analyse.reduce import (
     prompt_latencies,
     unit_latencies,
 )
-from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
+from xpress_bench.analyse.score import Scorable, prompt_scores
 from xpress_bench.analyse.similarity import Likeness, likeness
 from xpress_bench.records import Cell, Condition, Memory, first_difference
 from xpress_bench.tally import Tally
@@ -223,8 +223,7 @@ def _scores(
     base: Sequence[Cell], arm: Sequence[Cell], items: Mapping[str, Scorable], scorers: Mapping[str, str] | None
 ) -> tuple[Contrast, float | Unknown]:
     """Task score on both sides and its difference, and the spread of that difference between prompts."""
-    seen: Seen = {}
-    found = {"base": prompt_scores(base, items, scorers, seen), "arm": prompt_scores(arm, items, scorers, seen)}
+    found = {"base": prompt_scores(base, items, scorers), "arm": prompt_scores(arm, items, scorers)}
     both = [prompt for prompt in found["base"] if prompt in found["arm"]]
     if not both:
         none = Unknown(

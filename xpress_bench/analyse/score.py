@@ -33,7 +33,6 @@ class Scorable(Protocol):
     def category(self) -> str: ...
 
 
-Seen = dict[tuple[str, str], float | Unknown]  # (prompt, output text) -> its score
 _BY_ANSWER_TYPE = {"exact": "exact", "date": "exact", "set": "set_f1", "text": "chrf"}
 _ANSWER = re.compile(r"^[ \t*#>]*answer[ \t*]*:[ \t*]*(\S.*)$", re.IGNORECASE | re.MULTILINE)
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
@@ -42,7 +41,18 @@ _SIGN_OR_POINT = re.compile(r"(?<!\w)-(?=\d)|(?<=\d)\.(?=\d)")
 
 
 def score(text: str, item: Scorable, scorers: Mapping[str, str] | None = None) -> float | Unknown:
-    """Score of one output, 0 to 1; Unknown when the item has no reference or the scorer is not installed.
+    """Score of one output, 0 to 1; Unknown and UsageError as `usable`."""
+    name = usable(item, scorers)
+    return name if isinstance(name, Unknown) else _scored(name, text, tuple(item.references))
+
+
+@lru_cache(2**14)  # arms, repeats and groups of prompts mostly say the same, and chrF is slow
+def _scored(name: str, text: str, references: tuple[str, ...]) -> float:
+    return SCORERS[name](text, references)
+
+
+def usable(item: Scorable, scorers: Mapping[str, str] | None = None) -> str | Unknown:
+    """The name of an item's scorer; Unknown when the item has no reference or the scorer is not installed.
 
     `scorers` maps a category or an answer type to a scorer's name (exact, contains, token_f1, set_f1, chrf), the
     category first. UsageError on any other name.
@@ -54,31 +64,23 @@ def score(text: str, item: Scorable, scorers: Mapping[str, str] | None = None) -
         raise UsageError(f"item {item.id}: scorer {name!r} is none of {', '.join(SCORERS)}")
     if name == "chrf" and find_spec("sacrebleu") is None:
         return Unknown("chrF needs sacrebleu: pip install 'xpress-bench[score]'")
-    return _scored(name, text, tuple(item.references))
-
-
-@lru_cache(2**14)  # a report scores its outputs again for every group that they are in
-def _scored(name: str, text: str, references: tuple[str, ...]) -> float:
-    return SCORERS[name](text, references)
+    return name
 
 
 def prompt_scores(
-    cells: Sequence[Cell], items: Mapping[str, Scorable], scorers: Mapping[str, str] | None, seen: Seen
+    cells: Sequence[Cell], items: Mapping[str, Scorable], scorers: Mapping[str, str] | None
 ) -> dict[str, float]:
-    """Mean score of each prompt that has one; references are answers to the first turn.
-
-    `seen` keeps what was scored already: arms and repeats mostly say the same, and chrF is slow.
-    """
-    grouped: defaultdict[str, list[float]] = defaultdict(list)
+    """Mean score of each prompt that has one; references are answers to the first turn."""
+    said: defaultdict[str, list[str]] = defaultdict(list)
     for cell in cells:
         if cell.turn == 1 and cell.prompt in items:
-            key = cell.prompt, cell.text
-            if key not in seen:
-                seen[key] = score(cell.text, items[cell.prompt], scorers)
-            value = seen[key]
-            if isinstance(value, float):
-                grouped[cell.prompt].append(value)
-    return {prompt: fmean(values) for prompt, values in grouped.items()}
+            said[cell.prompt].append(cell.text)
+    names = {prompt: usable(items[prompt], scorers) for prompt in said}
+    return {
+        prompt: fmean(_scored(name, text, tuple(items[prompt].references)) for text in said[prompt])
+        for prompt, name in names.items()
+        if not isinstance(name, Unknown)
+    }
 
 
 def scorer_of(item: Scorable, scorers: Mapping[str, str] | None = None) -> str:

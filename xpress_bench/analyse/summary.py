@@ -18,7 +18,7 @@ from xpress_bench.analyse.intervals import Measure, Unknown, clustered_ratio_int
 from xpress_bench.analyse.law import draft_law
 from xpress_bench.analyse.parity import Outcome, Parity, parity
 from xpress_bench.analyse.reduce import Cells, Selection, by_batch, prompt_latencies, select
-from xpress_bench.analyse.score import Scorable, Seen, prompt_scores
+from xpress_bench.analyse.score import Scorable, prompt_scores, usable
 from xpress_bench.analyse.served import served
 from xpress_bench.analyse.sittings import not_judged, sittings
 from xpress_bench.analyse.stability import Stability, stability
@@ -238,11 +238,13 @@ def _parity(run: Run, selection: Selection, arm: str, scores: Scores) -> Parity 
 
 def _scores(run: Run, selection: Selection, items: dict[str, Scorable]) -> tuple[Scores, str]:
     """Mean score per arm and prompt, and why there is none where there is none."""
-    seen: Seen = {}
     scorers = run.header.suite.get("scorers")
-    found = {arm.name: prompt_scores(selection.of(arm.name), items, scorers, seen) for arm in run.header.arms}
-    reasons = (value.reason for value in seen.values() if isinstance(value, Unknown))
-    return {arm: own for arm, own in found.items() if own}, next(reasons, "the suite's items are not at hand")
+    found = {arm.name: prompt_scores(selection.of(arm.name), items, scorers) for arm in run.header.arms}
+    known = {arm: own for arm, own in found.items() if own}
+    prompts = dict.fromkeys(cell.prompt for arm in run.header.arms for cell in selection.of(arm.name))
+    names = (usable(items[prompt], scorers) for prompt in prompts if prompt in items)
+    reasons = (name.reason for name in names if isinstance(name, Unknown))
+    return known, next(reasons, "the suite's items are not at hand")
 
 
 def _expected(header: Header) -> int:
