@@ -118,7 +118,7 @@ def _started_small(model: M) -> M:
 
 def taps_of(layers: int) -> tuple[int, ...]:
     """Layers that a drafter reads: from the second to the third from the end, evenly spread, as z-lab does."""
-    count = min(3 if layers <= 16 else 5, max(1, layers - 3))
+    count = min(5 if layers > 8 else 3, max(1, layers - 3))
     first, last = min(1, layers - 1), max(1, layers - 3)
     return tuple(round(first + (last - first) * index / max(1, count - 1)) for index in range(count))
 
