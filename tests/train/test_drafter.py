@@ -187,7 +187,8 @@ def test_a_frozen_drafter_does_not_move_while_its_markov_head_learns(
 
 
 @pytest.mark.parametrize(
-    ("layers", "taps"), [(16, (1, 4, 7, 10, 13)), (8, (1, 3, 5)), (36, (1, 9, 17, 25, 33)), (4, (1,)), (2, (1,)), (1, (0,))]
+    ("layers", "taps"),
+    [(16, (1, 4, 7, 10, 13)), (8, (1, 3, 5)), (36, (1, 9, 17, 25, 33)), (4, (1,)), (2, (1,)), (1, (0,))],
 )
 def test_taps_are_spread_as_in_public_checkpoints(layers: int, taps: tuple[int, ...]) -> None:
     assert taps_of(layers) == taps
