@@ -51,7 +51,7 @@ def test_greedy_is_direct_generation_over_the_whole_suite(block_size: int, candi
 
 def test_more_candidates_and_larger_trees_take_fewer_steps() -> None:
     def steps(candidates: M) -> int:
-        return sum(len(run(2, prompt, candidates).rounds) for prompt in prompts(3, "qa"))
+        return sum(len(run(2, prompt, candidates).rounds) for prompt in prompts(3, "short"))
 
     assert steps(M(4, "any")) < steps(M())
     assert steps(M(nodes=32)) < steps(M(nodes=8))

@@ -44,14 +44,14 @@ def test_an_embedded_checkpoint_in_full(capsys: Capture) -> None:
         ("method", "dflash with xpress"),
         ("layout", "fill_in: slot k predicts position s + k, the anchor is slot 0; 7 drafts in a block of 8"),
         ("network", "2 layers, hidden size 192"),
-        ("taps", "outputs of target layers 1, 7, 13, counted from 0"),
+        ("taps", "outputs of target layers 1, 4, 7, 10, 13, counted from 0"),
         ("vocabulary", "4096 ids, mask id 3"),
         ("needs", "a target of 16 layers, hidden size 192, 4096 ids"),
         ("head", "xpress: rank 128, mlp_hidden 512, block_size 16, passes 4"),
-        # Drafter: fc 3 * 192 * 192; 2 layers of q and o 192 * 192, k and v 64 * 192, MLP 3 * 192 * 512, norms 2 * 192
+        # Drafter: fc 5 * 192 * 192; 2 layers of q and o 192 * 192, k and v 64 * 192, MLP 3 * 192 * 512, norms 2 * 192
         # and 2 * 64; 2 norms of 192. Head: w1 and w2 4096 * 128, down_h and down_g 128 * 192, in_proj 128 * 384,
         # mixer 128 * 16 * 16, MLP 3 * 128 * 512.
-        ("weights", f"{898_432 + 128 * (2 * 4096 + 2 * 192 + 384 + 256 + 3 * 512):,} parameters, BF16, 4.3 MiB"),
+        ("weights", f"{972_160 + 128 * (2 * 4096 + 2 * 192 + 384 + 256 + 3 * 512):,} parameters, BF16, 4.5 MiB"),
         ("fits", "target embedded"),
     ]
 

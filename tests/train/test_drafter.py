@@ -37,7 +37,7 @@ def lessons() -> Lessons:
         positions=index % DOCUMENT,
         documents=index // DOCUMENT,
         is_answer=index % DOCUMENT >= 20,
-        features=torch.randn(len(index), 3 * 32),
+        features=torch.randn(len(index), 5 * 32),
         final=torch.randn(len(index), 32),
     )
 
