@@ -241,7 +241,7 @@ def _scores(run: Run, selection: Selection, items: dict[str, Scorable]) -> tuple
     scorers = run.header.suite.get("scorers")
     found = {arm.name: prompt_scores(selection.of(arm.name), items, scorers) for arm in run.header.arms}
     known = {arm: own for arm, own in found.items() if own}
-    prompts = dict.fromkeys(cell.prompt for arm in run.header.arms for cell in selection.of(arm.name))
+    _, prompts = selection.usable.prompts
     names = (usable(items[prompt], scorers) for prompt in prompts if prompt in items)
     reasons = (name.reason for name in names if isinstance(name, Unknown))
     return known, next(reasons, "the suite's items are not at hand")

@@ -45,10 +45,7 @@ def new_run_folder(out: Path, name: str, settings: str) -> Path:
     """A new folder with the run's settings (JSON) and an empty journal. Raises as `new_folder`, RunError if full."""
     folder = new_folder(out, name)
     write_whole(folder / SETTINGS, settings)
-    try:
-        (folder / JOURNAL).touch()
-    except OSError as error:
-        raise RunError(f"{folder / JOURNAL}: {_reason(error)}") from error
+    write_whole(folder / JOURNAL, "")
     return folder
 
 
