@@ -13,6 +13,8 @@ from safetensors.torch import save_file
 from xpress_bench import cli, parts
 from xpress_bench.cli import main, settings_of
 from xpress_bench.drafters.block_diffusion import EMBEDDED
+from xpress_bench.errors import UsageError
+from xpress_bench.measure import runner
 
 Capture = pytest.CaptureFixture[str]
 
@@ -78,6 +80,21 @@ def test_c42_a_bad_line_of_a_suite_is_told_before_anything_is_loaded(capsys: Cap
     Path("own.jsonl").write_text('{"prompt": "a"}\n{"prompt": "b"}\n{\n')
     assert main(["--suite", "own.jsonl"]) == 2
     assert capsys.readouterr().err.startswith("xpress-bench: own.jsonl, line 3: not JSON")
+
+
+def test_a_run_that_could_not_be_submitted_says_so_first(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any) -> None:
+        raise UsageError("it would begin here")
+
+    monkeypatch.setattr(runner, "run", stop)
+    assert main(["--profile", "standard", "--seeds", "0", "--temperature", "0"]) == 2
+    told, ended = capsys.readouterr().err.splitlines()
+    assert "repeats=2" in told
+    assert "launches=5" in told
+    assert ended == "xpress-bench: it would begin here"
+    for words in ([], ["--profile", "paper"]):  # for looking, or as the leaderboard wants it
+        assert main(words) == 2
+        assert "leaderboard" not in capsys.readouterr().err
 
 
 def test_an_output_folder_below_a_file(capsys: Capture) -> None:

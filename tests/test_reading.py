@@ -10,6 +10,7 @@ import pytest
 
 from xpress_bench.cli import main
 from xpress_bench.journals import to_line
+from xpress_bench.publish.bundle import pack
 from xpress_bench.suites import hub, load_suite
 from xpress_bench.suites.of_run import items_of
 
@@ -72,6 +73,20 @@ def test_mistakes_are_one_line(folder, capsys, words, told):
     assert main(["report", str(folder), *(word.format(folder=folder) for word in words)]) == 2
     err = capsys.readouterr().err.strip().splitlines()
     assert told in err[-1]
+
+
+def test_a_submission_is_reported_as_the_run_it_was_made_of(folder, tmp_path, capsys):
+    made = tmp_path / "made"
+    made.mkdir()
+    pack(folder / "journal.jsonl", made)
+    main(["report", str(folder), "--format", "csv"])
+    plain = capsys.readouterr().out
+    for place in (made, made / "journal.jsonl.gz"):
+        assert main(["report", str(place), "--format", "csv"]) == 0
+        assert capsys.readouterr().out == plain
+    assert main(["report", str(made), "--plot"]) == 2
+    assert "--plot DIR" in capsys.readouterr().err
+    assert [file.name for file in made.iterdir()] == ["journal.jsonl.gz"]
 
 
 def test_together_prints_one_table(folder, capsys):

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xpress_bench import journals
 from xpress_bench.errors import UsageError
 from xpress_bench.journals import Record, from_line, read_run, to_line
-from xpress_bench.records import JOURNAL, Arm, Cell, Condition, Footer, Header, Memory, Replay, Skipped, Steps, Trace
+from xpress_bench.records import (
+    JOURNAL,
+    PACKED,
+    Arm,
+    Cell,
+    Condition,
+    Footer,
+    Header,
+    Memory,
+    Replay,
+    Skipped,
+    Steps,
+    Trace,
+)
 
 GREEDY = Condition(0.0, "greedy")
 HEADER = Header(
@@ -140,6 +156,37 @@ def test_a_journal_without_its_header_is_refused(tmp_path: Path, lines: list[Any
 def test_a_missing_journal_says_what_to_give(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give the run folder"):
         read_run(tmp_path)
+
+
+def packed(folder: Path, data: bytes) -> Path:
+    (folder / PACKED).write_bytes(data)
+    return folder
+
+
+def test_a_packed_journal_is_read_as_the_plain_one(tmp_path: Path) -> None:
+    text = "".join(f"{to_line(one)}\n" for one in RECORDS).encode()
+    run = read_run(packed(tmp_path, gzip.compress(text)))
+    assert run == read_run(tmp_path / PACKED)
+    (tmp_path / JOURNAL).write_bytes(text)
+    assert read_run(tmp_path / JOURNAL) == run
+    (tmp_path / PACKED).write_bytes(b"of another time")
+    assert read_run(tmp_path) == run  # where both are, the plain one is the run's own
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-9], lambda data: b"plain", lambda data: data[:20] + data[40:]])
+def test_a_damaged_packed_journal_is_refused(tmp_path: Path, damage: Any) -> None:
+    data = gzip.compress(f"{to_line(HEADER)}\n{to_line(CELL)}\n".encode())
+    with pytest.raises(UsageError, match="damaged or cut short"):
+        read_run(packed(tmp_path, damage(data)))
+
+
+def test_a_packed_journal_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journals, "MAX_JOURNAL_BYTES", 2**20)
+    endless = zlib.compressobj(9, zlib.DEFLATED, 31)
+    line = f"{to_line(CELL)}\n".encode()
+    data = endless.compress(f"{to_line(HEADER)}\n".encode() + line * (2**20 // len(line) + 1)) + endless.flush()
+    with pytest.raises(UsageError, match="more than 1048576 bytes"):
+        read_run(packed(tmp_path, data))
 
 
 def test_steps_that_do_not_line_up_are_refused() -> None:

@@ -105,13 +105,15 @@ def run(words: list[str]) -> int:
 
 def measure(resumed: Path | None, settings: Settings | None, words: list[str], again: bool) -> Path:
     """Begin a run, or go on with `resumed`, or with an unfinished one of the same settings if `again`; its folder."""
+    from xpress_bench.analyse.board import hindrances
     from xpress_bench.measure import runner
     from xpress_bench.measure.progress import progress_for
     from xpress_bench.measure.resume import unfinished
 
     if again and not resumed and settings and (resumed := unfinished(settings)):
         print(f"xpress-bench: going on with {resumed}; another --out begins a new run", file=sys.stderr)
-
+    if not resumed and settings and settings.profile != "quick" and (found := hindrances(settings)):
+        print(f"xpress-bench: not for the leaderboard as it is asked: {'; '.join(found)}", file=sys.stderr)
     with progress_for("xpress-bench") as progress:
         if resumed:
             return runner.resume(resumed, settings, words, progress, partial(print, file=sys.stderr))

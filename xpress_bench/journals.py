@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, fields
@@ -17,6 +19,7 @@ import msgspec
 from xpress_bench.errors import UsageError
 from xpress_bench.records import (
     JOURNAL,
+    PACKED,
     SCHEMA,
     Cell,
     Condition,
@@ -65,6 +68,7 @@ class _Target(msgspec.Struct):
 _TABLES = {"settings": _Settings, "suite": _Suite, "target": _Target}
 BUFFER = 2**18  # bytes read at a time: some hundred lines
 MAX_LINE_BYTES = 100_000_000
+MAX_JOURNAL_BYTES = 2**30  # of one that comes packed: a megabyte can hold a thousand times as much
 Record = Header | Launch | Cell | Memory | Replay | Trace | Control | Footer
 _KINDS: dict[str, type[Any]] = {
     "header": Header,
@@ -116,11 +120,12 @@ def _aligned(steps: Steps) -> list[tuple[object, ...]]:
 
 
 def read_run(path: Path, parse: Callable[[bytes], Record] = from_line) -> Run:
-    """Read a run folder or a journal file. A torn last line is dropped; any other bad line is a UsageError.
+    """Read a run folder, a submission or a journal file, packed or not. A torn last line is dropped; any other bad line
+    is a UsageError.
 
     `parse` makes a record of a line and raises what `from_line` raises; `analyse.streaming` has one for huge journals.
     """
-    file = path / JOURNAL if path.is_dir() else path
+    file = journal_of(path)
     if not file.is_file():
         raise UsageError(f"no journal at {file}; give the run folder that `xpress-bench --suite ...` printed")
     records = counting(_records(file, parse))
@@ -144,6 +149,14 @@ def read_run(path: Path, parse: Callable[[bytes], Record] = from_line) -> Run:
         controls=tuple(of[Control]),
         launches=tuple(of[Launch]),
     )
+
+
+def journal_of(path: Path) -> Path:
+    """The journal in a run folder or in a submission's; any other path is one itself."""
+    if not path.is_dir():
+        return path
+    packed = path / PACKED
+    return packed if packed.is_file() and not (path / JOURNAL).is_file() else path / JOURNAL
 
 
 def _refuse_lean(header: Header, file: Path) -> None:
@@ -173,17 +186,36 @@ def counting(records: Iterable[Record]) -> list[Record]:
 
 
 def _records(file: Path, parse: Callable[[bytes], Record]) -> Iterator[Record]:
-    with file.open("rb", buffering=BUFFER) as lines:
-        for number, line in enumerate(iter(partial(lines.readline, MAX_LINE_BYTES + 1), b""), start=1):
-            if line.endswith(b"\n"):
-                try:
-                    yield parse(line)
-                except (ValueError, KeyError, TypeError, RecursionError) as error:
-                    raise UsageError(f"{file}, line {number}: not a journal record ({error})") from error
-            elif len(line) > MAX_LINE_BYTES:
-                raise UsageError(f"{file}, line {number}: longer than {MAX_LINE_BYTES} bytes")
-            elif number == 1:  # any later line without an end was cut while it was written, and is dropped
-                raise UsageError(f"{file}: holds no complete line")
+    for number, line in enumerate(_lines(file), start=1):
+        if line.endswith(b"\n"):
+            try:
+                yield parse(line)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise UsageError(f"{file}, line {number}: not a journal record ({error})") from error
+        elif len(line) > MAX_LINE_BYTES:
+            raise UsageError(f"{file}, line {number}: longer than {MAX_LINE_BYTES} bytes")
+        elif number == 1:  # any later line without an end was cut while it was written, and is dropped
+            raise UsageError(f"{file}: holds no complete line")
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    """The lines of a journal, none longer than one byte more than a line may have."""
+    with file.open("rb", buffering=BUFFER) as raw:
+        if file.suffix != ".gz":
+            yield from iter(partial(raw.readline, MAX_LINE_BYTES + 1), b"")
+            return
+        size = 0
+        try:
+            with gzip.open(raw) as lines:
+                for line in iter(partial(lines.readline, MAX_LINE_BYTES + 1), b""):
+                    size += len(line)
+                    if size > MAX_JOURNAL_BYTES:
+                        raise UsageError(
+                            f"{file}: holds more than {MAX_JOURNAL_BYTES} bytes; if you trust it, unpack it first"
+                        )
+                    yield line
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise UsageError(f"{file}: its gzip data is damaged or cut short ({error})") from error
 
 
 def _finite(text: str) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from xpress_bench.errors import UsageError
 from xpress_bench.publish.printing import FORMATS, lay_out
+from xpress_bench.records import PACKED
 from xpress_bench.suites.of_run import NAMED, items_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Parser(argparse.ArgumentParser):
 def report(words: list[str]) -> int:
     """Print a run's report from its journal; needs no torch."""
     parser = Parser(prog="xpress-bench report", description="The report of a run, from its journal alone.")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder or its journal.jsonl")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="a run folder, a submission, or a journal")
     parser.add_argument("--format", choices=(*FORMATS, *OF_RUNS), default="terminal")
     parser.add_argument(
         "--plot",
@@ -50,6 +51,7 @@ def report(words: list[str]) -> int:
     of.add_argument("--report-as", metavar="SYSTEM", help=f"the columns of another system: {', '.join(SYSTEMS)}")
     parser.add_argument("--against-published", metavar="NAME", help="beside a publication's figures; NAME or FILE.yaml")
     options = parser.parse_args(words)
+    _refuse_in_submission(options)
     if (status := _report_of_its_own(options)) is not None:
         return status
     other = options.report_as or options.against_published
@@ -64,6 +66,13 @@ def report(words: list[str]) -> int:
     if options.together:
         return show_together(options.runs, options.format, options.plot, options.suite)
     return show_report(options.runs, options.format, options.by, options.report_as, options.plot, options.suite)
+
+
+def _refuse_in_submission(options: argparse.Namespace) -> None:
+    """UsageError for --plot where it would put its files into a submission, which holds two and no more."""
+    inside = [run for run in options.runs if (run / PACKED).is_file()]
+    if inside and options.plot == BESIDE:
+        raise UsageError(f"{inside[0]} is a submission and holds no other files: give a folder, --plot DIR")
 
 
 def _report_of_its_own(options: argparse.Namespace) -> int | None:

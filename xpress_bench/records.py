@@ -22,6 +22,7 @@ from xpress_bench.tally import Tally
 
 SCHEMA = 1
 JOURNAL = "journal.jsonl"  # file name inside a run folder
+PACKED = f"{JOURNAL}.gz"  # the same with gzip, in a submission
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 StopReason = Literal["eos", "stop", "length", "context", "short"]
 # "short": the arm ended although neither a stop id nor a limit asked for it; such a cell is flagged, never averaged

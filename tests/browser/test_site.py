@@ -9,11 +9,10 @@ from readable import FAINT, WIDTHS
 from runs import ARMS
 from submitted import header, records, use_suite, write
 
-from xpress_bench.publish.bundle import PACKED
 from xpress_bench.publish.site import Shown, build, render
 from xpress_bench.publish.standings import entry_of
 from xpress_bench.publish.submissions import admitted, open_bundle, submit
-from xpress_bench.records import Cell, Memory
+from xpress_bench.records import PACKED, Cell, Memory
 
 pytestmark = pytest.mark.browser
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>"

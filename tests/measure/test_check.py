@@ -121,6 +121,8 @@ def test_the_plan_counts_requests_and_runs_each_prompt_of_a_short_suite(
     # 3 prompts x 2 seeds x 2 launches x 3 arms; the shortest and the longest x 2 launches x 3 arms
     assert any(line.endswith("requests: 36 timed, 12 to warm up") for line in lines)
     assert any("effect   refine over direct: pilot" in line for line in lines)
+    (board,) = [line for line in lines if line.startswith("  board ")]
+    assert "profile=paper" in board
 
 
 def test_the_plan_names_every_request_that_the_run_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ from xpress_bench.journals import read_run, to_line
 from xpress_bench.publish import bundle
 from xpress_bench.publish.bundle import (
     DECLARATION,
-    PACKED,
     Declaration,
     RefusedError,
     declare,
@@ -25,7 +24,7 @@ from xpress_bench.publish.bundle import (
     slug,
     unpacked,
 )
-from xpress_bench.records import JOURNAL
+from xpress_bench.records import JOURNAL, PACKED
 
 
 @pytest.fixture(scope="module")

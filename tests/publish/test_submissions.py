@@ -13,9 +13,9 @@ from submitted import STOP, header, records, use_suite, write
 from xpress_bench.errors import UsageError
 from xpress_bench.leaderboard import SUBMISSIONS, site, submit
 from xpress_bench.publish import shelf
-from xpress_bench.publish.bundle import DECLARATION, PACKED, declare, open_bundle
+from xpress_bench.publish.bundle import DECLARATION, declare, open_bundle
 from xpress_bench.publish.submissions import admitted
-from xpress_bench.records import Cell, Memory, Replay
+from xpress_bench.records import PACKED, Cell, Memory, Replay
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 

@@ -15,6 +15,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
+from xpress_bench.analyse.board import hindrances
 from xpress_bench.decode import context_of
 from xpress_bench.drafters import Context, Draft, Drafter, most_drafts
 from xpress_bench.errors import MisfitError
@@ -49,6 +50,7 @@ def check_and_plan(settings: Settings, say: Say) -> None:
         f"{long} too long for the target{fill}, {len(parts.arms)} arms"
     )
     plan(ready, settings, say)
+    say(f"  board    {'; '.join(hindrances(settings)) or 'nothing in the settings keeps it off'}")
 
 
 @torch.inference_mode()

@@ -22,12 +22,12 @@ import msgspec
 
 from xpress_bench.analyse.streaming import read_reduced
 from xpress_bench.errors import UsageError
+from xpress_bench.journals import MAX_JOURNAL_BYTES
 from xpress_bench.publish.anonymous import anonymous
-from xpress_bench.records import JOURNAL, Run
+from xpress_bench.records import JOURNAL, PACKED, Run
 
-DECLARATION, PACKED = "declaration.json", f"{JOURNAL}.gz"
+DECLARATION = "declaration.json"
 MAX_BYTES = {DECLARATION: 100_000, PACKED: 95_000_000}  # hosts of git repositories refuse files of 100 MB
-MAX_JOURNAL_BYTES = 2**30
 MAX_LINE_BYTES = 16_000_000
 CHUNK_BYTES = 2**20
 URL = r"^https://[!-~]{1,190}\Z"  # \Z: a dollar sign lets a line break pass

@@ -14,13 +14,16 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 import xpress_bench
+from xpress_bench.analyse.board import MIN_LAUNCHES, MIN_PROMPTS
 from xpress_bench.errors import UsageError
+from xpress_bench.journals import MAX_JOURNAL_BYTES
 from xpress_bench.publish import methods
-from xpress_bench.publish.bundle import MAX_BYTES, MAX_JOURNAL_BYTES, MAX_LINE_BYTES, PACKED, Bundle, open_bundle
+from xpress_bench.publish.bundle import MAX_BYTES, MAX_LINE_BYTES, Bundle, open_bundle
 from xpress_bench.publish.charts import Axis, charts_of
 from xpress_bench.publish.checks import FIRST, THEN
 from xpress_bench.publish.shelf import Shelf
-from xpress_bench.publish.standings import MIN_LAUNCHES, MIN_PROMPTS, Entry, Standing, boards
+from xpress_bench.publish.standings import Entry, Standing, boards
+from xpress_bench.records import PACKED
 
 TEMPLATES = Path(__file__).parent / "templates" / "site"
 ASSETS = ("site.css", "site.js")

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from xpress_bench.analyse.board import MIN_LAUNCHES, MIN_PROMPTS
 from xpress_bench.analyse.digits import NONE, shown
 from xpress_bench.analyse.intervals import Interval, Measure, Unknown
 from xpress_bench.analyse.knee import STAGES
@@ -20,7 +21,6 @@ from xpress_bench.publish.lines import count, printable
 from xpress_bench.publish.page import Page, page
 from xpress_bench.records import Header, Memory
 
-MIN_PROMPTS, MIN_LAUNCHES = 32, 5  # below, a row is preliminary: shown, not ranked
 LOCAL = ("run", "next")  # lines of a page that are about the submitter's own folder
 Span = tuple[float, float, float]  # estimate, low, high
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import xpress_bench
 from xpress_bench.errors import UsageError
-from xpress_bench.publish.bundle import PACKED, URL, Bundle, Declaration, declare, open_bundle, pack, read_bundle, slug
+from xpress_bench.publish.bundle import URL, Bundle, Declaration, declare, open_bundle, pack, read_bundle, slug
 from xpress_bench.publish.checks import Fault, faults
 from xpress_bench.publish.checks.submission import Submission, headline
-from xpress_bench.records import JOURNAL
+from xpress_bench.records import JOURNAL, PACKED
 
 
 def submit(run: Path, out: Path, name: str | None, contact: str | None, url: str | None) -> Path:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from xpress_bench.analyse.board import OWN
 from xpress_bench.analyse.summary import DIRECT
 from xpress_bench.publish.checks.submission import Submission
 from xpress_bench.publish.lines import named
@@ -16,7 +17,6 @@ from xpress_bench.records import Condition
 LEAST_S, MOST_S = 1e-9, 86_400.0  # of a request
 MAX_PEAK_BYTES = 2**50
 MAX_TEXT = 2000  # characters of a message
-OWN = ("limit", "turns", "max_new_tokens")  # settings that make another workload of a suite
 
 Name = Annotated[str, msgspec.Meta(max_length=200)]
 Small = Annotated[int, msgspec.Meta(ge=1, le=1000)]
