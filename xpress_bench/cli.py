@@ -66,6 +66,8 @@ steps, in this order:
   all            all of them
 
 Drafters for another model: data, then answers and on, with target.name=FOLDER_OR_HUB_ID and a --work of its own.
+A DFlash drafter that is there already, with or without an xPress head: start=FOLDER_OR_HUB_ID for answers and refiner,
+which go on with it; drafter is left out.
 Settings are those of xpress_bench/train/recipe.py, e.g. drafter.minutes=5 answers.answers=500 shape.layers=3.
 """
 

@@ -39,6 +39,7 @@ def lessons() -> Lessons:
         is_answer=index % DOCUMENT >= 20,
         features=torch.randn(len(index), 5 * 32),
         final=torch.randn(len(index), 32),
+        taps=torch.tensor(taps_of(16)),
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from xpress_bench.errors import MisfitError, RunError
 from xpress_bench.train.progressive import MasterWeights, Rates, Session, is_hidden_matrix
 
 
@@ -15,6 +16,7 @@ def test_the_rate_warms_up_stays_and_falls() -> None:
     assert rates.scale(0.3, 100) == 1.0
     assert rates.scale(0.75, 100) == pytest.approx(0.55)
     assert rates.scale(1.0, 100) == pytest.approx(0.1)
+    assert Rates(decay_from=1.0).scale(1.0, 100) == 1.0
 
 
 def test_token_tables_are_no_hidden_matrices() -> None:
@@ -61,3 +63,35 @@ def test_a_session_goes_on_where_it_stopped(tmp_path: Path) -> None:
     for one, other in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(one, other)
     assert len((tmp_path / "losses.jsonl").read_text().splitlines()) == 3
+
+
+def test_no_minutes_are_no_steps(tmp_path: Path) -> None:
+    found = model()
+    before = [parameter.clone() for parameter in found.parameters()]
+    Session(tmp_path, MasterWeights(found, Rates()), minutes=0).run(1.0, lambda _: pytest.fail("a step"))
+    assert all(map(torch.equal, before, found.parameters()))
+    assert (tmp_path / "checkpoint.pt").exists()
+
+
+def test_a_log_without_its_checkpoint_begins_again(tmp_path: Path) -> None:
+    (tmp_path / "losses.jsonl").write_text('{"step": 1}\n')
+    Session(tmp_path, MasterWeights(model(), Rates()), minutes=1)
+    assert (tmp_path / "losses.jsonl").read_text() == ""
+
+
+def test_a_checkpoint_of_a_larger_model_is_refused(tmp_path: Path) -> None:
+    Session(tmp_path, MasterWeights(model(), Rates()), minutes=0).save()
+    larger = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 1)).to(torch.bfloat16)
+    with pytest.raises(MisfitError, match=r"0.bias is \[4\], asked for is \[8\].*remove .* to begin again"):
+        Session(tmp_path, MasterWeights(larger, Rates()), minutes=0)
+
+
+def test_a_gradient_that_is_not_finite_ends_the_training(tmp_path: Path) -> None:
+    found = model()
+
+    def backward(_: float) -> dict[str, float]:
+        (found(torch.ones(1, 4, dtype=torch.bfloat16)).sum() * float("inf")).backward()
+        return {"loss": 1.0}
+
+    with pytest.raises(RunError, match="the gradient of step 1 is not finite"):
+        Session(tmp_path, MasterWeights(found, Rates()), minutes=1).run(1.0, backward)

@@ -19,7 +19,7 @@ CRUMBS = [
     "pretrain.minutes=0.002", "pretrain.context=512", "pretrain.shape.layers=4", "pretrain.shape.hidden_size=32",
     "pretrain.shape.intermediate_size=48", "pretrain.shape.heads=2", "pretrain.shape.head_dim=16",
     "pretrain.phases=[{until:0.5,rows:2,length:32,accumulate:2},{until:1.0,rows:1,length:64,accumulate:1}]",
-    "answers.answers=30", "answers.max_new_tokens=16", "answers.long=0.0",
+    "answers.answers=30", "answers.max_prompt=490", "answers.max_new_tokens=16", "answers.long=0.0",
     "shape.rank=8", "shape.mlp_hidden=8",
     "drafter.minutes=0.002", "refiner.minutes=0.002", "markov.minutes=0.002", "draft_model.minutes=0.002",
     "drafter.draw.length=64", "refiner.draw.length=64", "markov.draw.length=64", "draft_model.length=64",

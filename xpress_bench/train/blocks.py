@@ -35,6 +35,11 @@ class Draw:
     revealed: float = 0.2
     gamma: float = 4.0
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of the longest row with the block that may begin at its end."""
+        return self.rows * self.length + max(self.block_sizes)
+
 
 @dataclass(frozen=True, slots=True)
 class Blocks:

@@ -11,11 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.train.data import chat_prompt
 from xpress_bench.train.tasks import SPOKEN, TASKS, sample
 from xpress_bench.train.tasks.open_prompts import any_prompt
 
 PROSE_EVERY = 10  # of the texts taken as they stand
+MOST_DRAWS = 1000  # of a prompt that fits; by then none will
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +75,17 @@ def prompts(tokenizer: Any, prose: list[str], recipe: AnswerRecipe, excluded: fr
 def _task(
     tokenizer: Any, rng: random.Random, kind: str, prose: list[str], recipe: AnswerRecipe, excluded: frozenset[str]
 ) -> Wanted:
-    """A prompt of the kind that fits; drawn again until it does."""
-    while True:
+    """A prompt of the kind that fits; drawn again until it does. UsageError if none does."""
+    least = recipe.long_from if kind == "long" else 0
+    for _ in range(MOST_DRAWS):
         category, text = _prompt(rng, kind, prose)
         ids = chat(tokenizer, text)
-        least = recipe.long_from if kind == "long" else 0
         if least <= len(ids) <= recipe.max_prompt and asked(text) not in excluded:
             return Wanted(ids, recipe.max_new_tokens, category)
+    raise UsageError(
+        f"none of {MOST_DRAWS} {kind} prompts has {least} to {recipe.max_prompt} tokens: raise answers.max_prompt, or "
+        f"ask for none{'' if kind == 'task' else f' (answers.{kind}=0)'}"
+    )
 
 
 def asked(prompt: str) -> str:
@@ -124,12 +130,16 @@ def given(tokenizer: Any, prose: list[str], recipe: AnswerRecipe) -> list[Answer
 
 
 def _example(tokenizer: Any, rng: random.Random, recipe: AnswerRecipe) -> Answer:
-    while True:
+    for _ in range(MOST_DRAWS):
         example = sample(rng, "train", SPOKEN)
         ids = chat(tokenizer, example.prompt)
         if len(ids) <= recipe.max_prompt:
             answer = tokenizer(f"{example.answer}{tokenizer.eos_token}", add_special_tokens=False)["input_ids"]
             return Answer(ids, answer)
+    raise UsageError(
+        f"none of {MOST_DRAWS} tasks has at most {recipe.max_prompt} tokens: raise answers.max_prompt, or set "
+        "answers.given=0"
+    )
 
 
 def _stretch(tokenizer: Any, rng: random.Random, prose: list[str], tokens: int = 256, opening: int = 16) -> Answer:
@@ -187,8 +197,8 @@ def _until(ids: list[int], stop: int) -> list[int]:
 class Lessons:
     """All answers, one after another, with what the frozen target computed on them.
 
-    ids, positions, documents [n]; is_answer [n]; features [n, taps * H] at the tapped layers; final [n, H], the
-    state from which the target's head predicts the next token.
+    ids, positions, documents [n]; is_answer [n]; features [n, t * H] at the t tapped layers, whose numbers are
+    taps [t]; final [n, H], the state from which the target's head predicts the next token.
     """
 
     ids: Tensor
@@ -197,13 +207,35 @@ class Lessons:
     is_answer: Tensor
     features: Tensor
     final: Tensor
+    taps: Tensor
 
     def save(self, file: Path) -> None:
         torch.save({name: getattr(self, name) for name in self.__slots__}, file)
 
     @classmethod
     def load(cls, file: Path) -> Lessons:
-        return cls(**torch.load(file, weights_only=True))
+        """Raises MisfitError for what another version wrote."""
+        held = torch.load(file, weights_only=True)
+        if set(held) != set(cls.__slots__):
+            raise MisfitError(f"{file} was made by another version: run `xpress-bench train answers` again")
+        return cls(**held)
+
+    def check_fit(self, taps: tuple[int, ...], width: int, file: Path) -> None:
+        """MisfitError unless these are what a drafter reads that taps those layers of a target of that hidden size."""
+        if tuple(self.taps.tolist()) != taps or self.final.shape[1] != width:
+            raise MisfitError(
+                f"{file} holds answers of a target of hidden size {self.final.shape[1]}, read at layers "
+                f"{self.taps.tolist()}; this drafter reads {list(taps)} of one of {width}: run `xpress-bench train "
+                "answers` with the same target.name and start, or use another --work"
+            )
+
+    def check_length(self, tokens: int, what: str) -> None:
+        """MisfitError if there are no more than `tokens` tokens, which one row takes."""
+        if len(self.ids) <= tokens:
+            raise MisfitError(
+                f"the answers are {len(self.ids)} tokens in all, and a row takes {tokens}: set answers.answers or "
+                f"answers.given higher and run `xpress-bench train answers` again, or {what}.length lower"
+            )
 
 
 @torch.inference_mode()
@@ -234,4 +266,5 @@ def teach(model: Any, answers: list[Answer], taps: tuple[int, ...], batch_tokens
         ),
         features=torch.cat([pieces[index][0] for index in order]),
         final=torch.cat([pieces[index][1] for index in order]),
+        taps=torch.tensor(taps),
     )

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from xpress_bench.errors import MisfitError, RunError
 from xpress_bench.train.watching import Watch, watch
 
 TABLES = ("embed", "lm_head", "w1.", "w2.")  # token tables are no hidden matrices: AdamW moves them
@@ -35,7 +36,7 @@ class Rates:
     def scale(self, progress: float, step: int) -> float:
         """Factor on both rates at a share `progress` of the budget."""
         warm = min(1.0, (step + 1) / self.warmup_steps)
-        fall = max(0.0, progress - self.decay_from) / (1 - self.decay_from)
+        fall = max(0.0, progress - self.decay_from) / (1 - self.decay_from) if self.decay_from < 1 else 0.0
         return warm * max(self.final, 1 - (1 - self.final) * fall)
 
 
@@ -86,7 +87,17 @@ class MasterWeights:
     def state(self) -> dict[str, Any]:
         return {"master": self.master, "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers]}
 
-    def restore(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any], file: Path) -> None:
+        """Go on from a checkpoint. MisfitError, naming its file, if it is of a model of other sizes."""
+        sizes, saved_sizes = (
+            {name: list(tensor.shape) for name, tensor in held.items()} for held in (self.master, state["master"])
+        )
+        if sizes != saved_sizes:
+            differ = sorted(name for name in sizes | saved_sizes if sizes.get(name) != saved_sizes.get(name))
+            raise MisfitError(
+                f"{file} is of a model of other sizes ({differ[0]} is {saved_sizes.get(differ[0], 'not there')}, asked "
+                f"for is {sizes.get(differ[0], 'none')}): remove {file.parent} to begin again, or use another --work"
+            )
         with torch.no_grad():
             for name, held in self.master.items():
                 held.copy_(state["master"][name])
@@ -112,15 +123,15 @@ class Session:
         used_s = 0.0
         if (folder / "checkpoint.pt").exists():
             saved = torch.load(folder / "checkpoint.pt", weights_only=True)
-            weights.restore(saved)
+            weights.restore(saved, folder / "checkpoint.pt")
             used_s, self.step = float(saved["used_s"]), int(saved["step"])
-            self._forget_later_steps()
+        self._forget_later_steps()
         self._clock, self._saved_s = time.monotonic() - used_s, used_s
 
     @property
     def progress(self) -> float:
-        """Share of the time budget that is used."""
-        return (time.monotonic() - self._clock) / self.budget_s
+        """Share of the time budget that is used; all of it if there is none."""
+        return (time.monotonic() - self._clock) / self.budget_s if self.budget_s else 1.0
 
     def run(self, until: float, losses: Callable[[float], dict[str, Any]]) -> None:
         """Steps until a share `until` of the budget. `losses` does the backward pass and returns what to write down."""
@@ -129,7 +140,10 @@ class Session:
                 line = losses(progress)
                 norm = self.weights.step(self.weights.rates.scale(progress, self.step))
                 if not norm < float("inf"):
-                    raise FloatingPointError("the gradient is not finite; lower the learning rates")
+                    raise RunError(
+                        f"train {self.folder.name}: the gradient of step {self.step + 1} is not finite; lower its "
+                        "rates (muon_lr, adam_lr), and the same command goes on from the last checkpoint"
+                    )
                 self.step += 1
                 seconds = round(progress * self.budget_s, 1)
                 write({"step": self.step, **line, "norm": round(norm, 3), "seconds": seconds})

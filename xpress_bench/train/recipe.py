@@ -17,13 +17,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from xpress_bench.checkpoints import dflash
 from xpress_bench.drafters.block_diffusion import BlockDiffusionModel
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.settings import TargetSettings
 from xpress_bench.suites import folder as suites_folder
 from xpress_bench.targets import hf
-from xpress_bench.train import corpus
+from xpress_bench.train import corpus, limits, started
 from xpress_bench.train.data import Stream, prose_stream, task_stream
 from xpress_bench.train.distil import AnswerRecipe, Lessons, answer_all, asked, given, prompts, teach
 from xpress_bench.train.draft_model import DraftModelRecipe, train_draft_model
@@ -53,10 +52,13 @@ KEPT_FOR_SUITES = ("sqlite", "factbook")  # documents that suite items are made 
 class Recipe:
     """Everything that can be set, by its key: `drafter.minutes=5`. `target.name` is own, a hub id or a folder.
 
-    The command line resolves `device=auto` and refuses a device that is not here before a step begins.
+    `start`, a hub id or folder: a drafter trained already, which `refiner` takes instead of one from `train drafter`,
+    with its xPress head if it has one; the answers are kept as it reads them. The command line resolves `device=auto`
+    and refuses a device that is not here before a step begins.
     """
 
     target: TargetSettings = field(default_factory=lambda: TargetSettings(OWN))
+    start: str | None = None
     device: str = "auto"
     vocab_size: int = 4096
     tokenizer_tasks: int = 40_000
@@ -71,11 +73,16 @@ class Recipe:
 
 
 def run(step: str, work: Path, recipe: Recipe) -> None:
-    """Run the named step, or `all` of them in order. Another target than our own skips the steps that make one."""
-    names = [name for name in STEPS if recipe.target.name == OWN or name not in MAKE_TARGET]
-    if step != "all" and step not in names:
-        raise UsageError(f"train {step} makes a target of our own, and target.name is {recipe.target.name!r}")
-    for name in names if step == "all" else [step]:
+    """Run the named step, or `all` of them in order, without those that make what is there already."""
+    limits.check(recipe)
+    needless = {}
+    if recipe.target.name != OWN:
+        needless = dict.fromkeys(MAKE_TARGET, f"makes a target of our own, and target.name is {recipe.target.name!r}")
+    if recipe.start is not None:
+        needless["drafter"] = f"makes a drafter to start from, and start is {recipe.start!r}"
+    if step in needless:
+        raise UsageError(f"train {step} {needless[step]}")
+    for name in [name for name in STEPS if name not in needless] if step == "all" else [step]:
         print(f"train {name}: {STEPS[name][1]}", file=sys.stderr, flush=True)
         STEPS[name][0](work, recipe)
 
@@ -117,51 +124,75 @@ def make_target(work: Path, recipe: Recipe) -> None:
 
 
 def make_answers(work: Path, recipe: Recipe) -> None:
-    model, tokenizer = _target(work, recipe)
+    target, tokenizer = _target(work, recipe)
+    taps = taps_of(target.layers)
+    if recipe.start is not None:
+        taps = started.drafter(started.find(recipe.start, target)).config.target_layer_ids
+    _check_context(recipe.answers, target)
     excluded = frozenset(asked(item["prompt"]) for item in _suite_items())
     prose = _prose(work)
     wanted = prompts(tokenizer, prose, recipe.answers, excluded)
     answers = given(tokenizer, prose, recipe.answers)
     done = 0
     with watch("train answers", len(wanted)) as show:
-        for batch in answer_all(model, tokenizer, wanted, recipe.answers):
+        for batch in answer_all(target.model, tokenizer, wanted, recipe.answers):
             answers += batch
             done += len(batch)
             show(done, f"{done} of {len(wanted)}")
-    layers = model.config.num_hidden_layers
-    teach(model, [answer for answer in answers if answer.answer], taps_of(layers)).save(work / "lessons.pt")
+    teach(target.model, [answer for answer in answers if answer.answer], taps).save(work / "lessons.pt")
+
+
+def _check_context(answers: AnswerRecipe, target: Any) -> None:
+    """UsageError if the longest prompt and its answer are more than the target was made for."""
+    room = target.context - answers.max_new_tokens
+    if answers.max_prompt > room:
+        raise UsageError(
+            f"answers.max_prompt={answers.max_prompt} and answers.max_new_tokens={answers.max_new_tokens} are more "
+            f"than the context of {target.name}, {target.context} tokens: set answers.max_prompt={max(room, 1)} or less"
+        )
 
 
 def make_drafter(work: Path, recipe: Recipe) -> None:
-    model, tokenizer = _target(work, recipe)
-    drafter = new_drafter(model.config, recipe.shape, mask_id(tokenizer, recipe.shape))
-    _train(work, recipe, "drafter", model, drafter, None, drafter_losses)
+    target, tokenizer = _target(work, recipe)
+    drafter = new_drafter(target.model.config, recipe.shape, mask_id(tokenizer, recipe.shape))
+    _train(work, recipe, "drafter", _tables(target), drafter, None, drafter_losses)
     export_dflash(drafter, work / "models" / ALONE)
 
 
 def make_refiner(work: Path, recipe: Recipe) -> None:
-    """Head and drafter together, from the drafter trained alone. `dflash` is the drafter that the head belongs to."""
-    model, _ = _target(work, recipe)
-    drafter = _drafter(work, ALONE)
-    head = new_xpress(drafter, recipe.shape, _tables(model))
-    _train(work, recipe, "refiner", model, drafter, head, xpress_losses(head, recipe.refiner))
+    """Head and drafter together, from a drafter trained already. `dflash` is the drafter that the head belongs to."""
+    target, _ = _target(work, recipe)
+    tables = _tables(target)
+    folder = _made(work / "models" / ALONE, "drafter") if recipe.start is None else started.find(recipe.start, target)
+    drafter = started.drafter(folder)
+    head = started.head(folder) or new_xpress(drafter, recipe.shape, tables)
+    widest = max(drafter.config.block_size, *recipe.refiner.draw.block_sizes)
+    if widest > head.config.block_size:
+        raise UsageError(
+            f"the xPress head mixes at most {head.config.block_size} slots, and blocks of {widest} are asked for: "
+            f"set shape.largest_block={widest} for a head of its own, or refiner.draw.block_sizes lower"
+        )
+    _train(work, recipe, "refiner", tables, drafter, head, xpress_losses(head, recipe.refiner))
     export_dflash(drafter, work / "models" / "dflash")
     export_xpress(drafter, head, work / "models" / "xpress")
 
 
 def make_markov(work: Path, recipe: Recipe) -> None:
     """A Markov head beside the drafter that xPress was trained with: both refine the same drafts."""
-    model, _ = _target(work, recipe)
-    drafter = _drafter(work, "dflash").requires_grad_(False)
-    head = new_markov(drafter, recipe.shape, _tables(model))
-    _train(work, recipe, "markov", model, drafter, head, markov_losses(head))
+    tables = _tables(_target(work, recipe)[0])
+    drafter = started.drafter(_made(work / "models" / "dflash", "refiner")).requires_grad_(False)
+    head = new_markov(drafter, recipe.shape, tables)
+    _train(work, recipe, "markov", tables, drafter, head, markov_losses(head))
     export_markov(drafter, head, work / "models" / "markov")
 
 
 def make_draft_model(work: Path, recipe: Recipe) -> None:
-    model, tokenizer = _target(work, recipe)
-    lessons = Lessons.load(_made(work / "lessons.pt", "answers"))
-    draft = train_draft_model(model, _tables(model), lessons, recipe.draft_model, work / "draft_model")
+    target, tokenizer = _target(work, recipe)
+    file = _made(work / "lessons.pt", "answers")
+    lessons = Lessons.load(file)
+    lessons.check_fit(tuple(lessons.taps.tolist()), target.hidden_size, file)  # it taps nothing
+    lessons.check_length(recipe.draft_model.length + 1, "draft_model")
+    draft = train_draft_model(target.model, _tables(target), lessons, recipe.draft_model, work / "draft_model")
     export_draft_model(draft, tokenizer, work / "models" / "draft_model")
     _close(work / "draft_model", recipe.draft_model)
 
@@ -170,16 +201,18 @@ def _train(
     work: Path,
     recipe: Recipe,
     name: str,
-    target: Any,
+    tables: Tables,
     drafter: BlockDiffusionModel,
     head: nn.Module | None,
     losses: Losses,
 ) -> None:
-    lessons = Lessons.load(_made(work / "lessons.pt", "answers"))
-    if lessons.features.shape[1] != drafter.fc.in_features:
-        raise MisfitError(f"{work / 'lessons.pt'} holds another target's answers: run `xpress-bench train answers`")
-    train_blocks(drafter, head, losses, _tables(target), lessons, getattr(recipe, name), work / name)
-    _close(work / name, getattr(recipe, name))
+    settings: DrafterRecipe = getattr(recipe, name)
+    file = _made(work / "lessons.pt", "answers")
+    lessons = Lessons.load(file)
+    lessons.check_fit(drafter.config.target_layer_ids, drafter.config.qwen3.hidden_size, file)
+    lessons.check_length(settings.draw.tokens, f"{name}.draw")
+    train_blocks(drafter, head, losses, tables, lessons, settings, work / name)
+    _close(work / name, settings)
 
 
 def _target(work: Path, recipe: Recipe) -> tuple[Any, Any]:
@@ -190,19 +223,12 @@ def _target(work: Path, recipe: Recipe) -> tuple[Any, Any]:
     if settings.name == OWN:
         folder = _made(work / "models" / "target", "target")
         settings = TargetSettings(str(folder))
-    target = hf.load(settings, recipe.device, "float32")
-    return target.model, any_tokenizer(settings)
+    return hf.load(settings, recipe.device, "float32"), any_tokenizer(settings)
 
 
-def _tables(model: Any) -> Tables:
+def _tables(target: Any) -> Tables:
+    model = target.model
     return Tables(model.get_input_embeddings().weight.detach(), model.get_output_embeddings().weight.detach())
-
-
-def _drafter(work: Path, name: str) -> BlockDiffusionModel:
-    folder = _made(work / "models" / name, "drafter" if name == ALONE else "refiner")
-    drafter = BlockDiffusionModel(dflash.read_config(folder))
-    dflash.load_drafter(drafter, folder)
-    return drafter
 
 
 def _prose(work: Path) -> list[str]:
