@@ -101,6 +101,12 @@ def test_blocks_wider_than_the_started_head_mixes_are_refused(work: Path, capsys
     assert "the xPress head mixes at most 16 slots, and blocks of 24 are asked for" in capsys.readouterr().err
 
 
+def test_a_mask_that_the_target_has_no_row_for_is_refused(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = f"target.name={EMBEDDED / 'target'}"
+    assert cli.main(["train", "drafter", "--work", str(work), target, "shape.mask_token_id=4096"]) == 2
+    assert "the mask is token 4096, and" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [

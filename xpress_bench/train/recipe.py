@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from xpress_bench.checkpoints import dflash
 from xpress_bench.drafters.block_diffusion import BlockDiffusionModel
 from xpress_bench.errors import MisfitError, UsageError
 from xpress_bench.settings import TargetSettings
@@ -127,7 +128,7 @@ def make_answers(work: Path, recipe: Recipe) -> None:
     target, tokenizer = _target(work, recipe)
     taps = taps_of(target.layers)
     if recipe.start is not None:
-        taps = started.drafter(started.find(recipe.start, target)).config.target_layer_ids
+        taps = dflash.read_config(started.find(recipe.start, target)).target_layer_ids
     _check_context(recipe.answers, target)
     excluded = frozenset(asked(item["prompt"]) for item in _suite_items())
     prose = _prose(work)
@@ -154,7 +155,13 @@ def _check_context(answers: AnswerRecipe, target: Any) -> None:
 
 def make_drafter(work: Path, recipe: Recipe) -> None:
     target, tokenizer = _target(work, recipe)
-    drafter = new_drafter(target.model.config, recipe.shape, mask_id(tokenizer, recipe.shape))
+    mask = mask_id(tokenizer, recipe.shape)
+    if mask >= target.vocab_size:
+        raise UsageError(
+            f"the mask is token {mask}, and {target.name} has {target.vocab_size}: set shape.mask_token_id to the id of "
+            "a token that text never uses"
+        )
+    drafter = new_drafter(target.model.config, recipe.shape, mask)
     _train(work, recipe, "drafter", _tables(target), drafter, None, drafter_losses)
     export_dflash(drafter, work / "models" / ALONE)
 
