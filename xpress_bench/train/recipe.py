@@ -158,8 +158,8 @@ def make_drafter(work: Path, recipe: Recipe) -> None:
     mask = mask_id(tokenizer, recipe.shape)
     if mask >= target.vocab_size:
         raise UsageError(
-            f"the mask is token {mask}, and {target.name} has {target.vocab_size}: set shape.mask_token_id to the id of "
-            "a token that text never uses"
+            f"the mask is token {mask}, and {target.name} has {target.vocab_size}: set shape.mask_token_id to the id "
+            "of a token that text never uses"
         )
     drafter = new_drafter(target.model.config, recipe.shape, mask)
     _train(work, recipe, "drafter", _tables(target), drafter, None, drafter_losses)
