@@ -21,6 +21,7 @@ def test_the_recipe_as_it_stands_is_fine() -> None:
         ("refiner.minutes=inf", "refiner.minutes is inf: give a number from 0 on"),
         ("markov.minutes=nan", "markov.minutes is nan: give a number from 0 on"),
         ("shape.layers=0", "shape.layers is 0: give a number from 1 on"),
+        ("shape.passes=0", "shape.passes is 0: give a number from 1 on"),  # no checkpoint may say 0
         ("shape.block_size=1", "shape.block_size is 1: give a number from 2 on"),
         ("drafter.draw.block_sizes=[8,1]", "drafter.draw.block_sizes.1 is 1: give a number from 2 on"),
         ("drafter.draw.gamma=0", "drafter.draw.gamma is 0.0: give a number from 1e-06 on"),

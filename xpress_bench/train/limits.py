@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # By the last word of a setting's key. Numbers that are not listed are whole from 1 on, or not whole from 0 on.
 LEAST = {
     "vocab_size": 260,  # bytes and special tokens
-    "tokenizer_tasks": 0, "answers": 0, "given": 0, "long_from": 0, "passes": 0, "mask_token_id": 0, "rounds": 0,
+    "tokenizer_tasks": 0, "answers": 0, "given": 0, "long_from": 0, "mask_token_id": 0, "rounds": 0,
     "seed": 0, "block_size": 2, "block_sizes": 2, "gamma": 1e-6,
 }  # fmt: skip
 MOST = {"vocab_size": 65_535} | dict.fromkeys(
