@@ -220,13 +220,16 @@ class Lessons:
             raise MisfitError(f"{file} was made by another version: run `xpress-bench train answers` again")
         return cls(**held)
 
-    def check_fit(self, taps: tuple[int, ...], width: int, file: Path) -> None:
-        """MisfitError unless these are what a drafter reads that taps those layers of a target of that hidden size."""
-        if tuple(self.taps.tolist()) != taps or self.final.shape[1] != width:
+    def check_fit(self, taps: tuple[int, ...] | None, width: int, file: Path) -> None:
+        """MisfitError unless these are what a drafter reads that taps those layers of a target of that hidden size.
+
+        taps None: it reads the target's text alone.
+        """
+        if taps not in (None, tuple(self.taps.tolist())) or self.final.shape[1] != width:
             raise MisfitError(
                 f"{file} holds answers of a target of hidden size {self.final.shape[1]}, read at layers "
-                f"{self.taps.tolist()}; this drafter reads {list(taps)} of one of {width}: run `xpress-bench train "
-                "answers` with the same target.name and start, or use another --work"
+                f"{self.taps.tolist()}; this drafter reads {list(taps or ())} of one of {width}: run `xpress-bench "
+                "train answers` with the same target.name and start, or use another --work"
             )
 
     def check_length(self, tokens: int, what: str) -> None:

@@ -172,12 +172,13 @@ def make_refiner(work: Path, recipe: Recipe) -> None:
     tables = _tables(target)
     folder = _made(work / "models" / ALONE, "drafter") if recipe.start is None else started.find(recipe.start, target)
     drafter = started.drafter(folder)
-    head = started.head(folder) or new_xpress(drafter, recipe.shape, tables)
+    trained = started.head(folder)
+    head = trained or new_xpress(drafter, recipe.shape, tables)
     widest = max(drafter.config.block_size, *recipe.refiner.draw.block_sizes)
     if widest > head.config.block_size:
         raise UsageError(
             f"the xPress head mixes at most {head.config.block_size} slots, and blocks of {widest} are asked for: "
-            f"set shape.largest_block={widest} for a head of its own, or refiner.draw.block_sizes lower"
+            f"set {'refiner.draw.block_sizes lower' if trained else f'shape.largest_block={widest}'}"
         )
     _train(work, recipe, "refiner", tables, drafter, head, xpress_losses(head, recipe.refiner))
     export_dflash(drafter, work / "models" / "dflash")
@@ -197,7 +198,7 @@ def make_draft_model(work: Path, recipe: Recipe) -> None:
     target, tokenizer = _target(work, recipe)
     file = _made(work / "lessons.pt", "answers")
     lessons = Lessons.load(file)
-    lessons.check_fit(tuple(lessons.taps.tolist()), target.hidden_size, file)  # it taps nothing
+    lessons.check_fit(None, target.hidden_size, file)
     lessons.check_length(recipe.draft_model.length + 1, "draft_model")
     draft = train_draft_model(target.model, _tables(target), lessons, recipe.draft_model, work / "draft_model")
     export_draft_model(draft, tokenizer, work / "models" / "draft_model")
